@@ -1,0 +1,40 @@
+"""What every test and doctest runs under: float64, strict promotion, and one thread per worker when run in parallel."""
+
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: keep each on one, before BLAS and XLA load
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):
+        os.environ.setdefault(name, "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import json
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+ROOT = Path(__file__).resolve().parent
+
+
+def _shared(variable: str, default: str) -> Path:
+    """The path that an environment variable names; its default is relative to the repository's root."""
+    path = Path(os.environ.get(variable, ROOT / default))
+    if not path.exists():
+        pytest.skip(f"{variable}: {path} does not exist; set {variable} to run this test")
+    return path
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of the real data sets, ``INDUCING_DATA`` (default ``../shared/data``)."""
+    return _shared("INDUCING_DATA", "../shared/data")
+
+
+@pytest.fixture(scope="session")
+def oracles() -> list[dict]:
+    """The oracle file's cases: ``INDUCING_ORACLES`` (default ``../shared/oracles/oracles.json``)."""
+    return json.loads(_shared("INDUCING_ORACLES", "../shared/oracles/oracles.json").read_text())
