@@ -10,12 +10,17 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import json
 from pathlib import Path
 
+import hypothesis
 import jax
 import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# The same examples on every run, and no deadline: the first example of a test pays for compilation.
+hypothesis.settings.register_profile("inducing", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("inducing")
 
 ROOT = Path(__file__).resolve().parent
 

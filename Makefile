@@ -1,0 +1,42 @@
+# Two commands for a newcomer: `make demo` and `make test`. Needs only python3 (3.11 or newer), pip and make.
+PYTHON ?= python3
+WORKERS ?= 2
+BIN = .venv/bin
+
+# Distributions that ship Python without ensurepip make an environment without pip: then the system's pip installs into it.
+PIP = $$($(BIN)/python -m pip --version >/dev/null 2>&1 && echo "$(BIN)/python -m pip" || echo "$(PYTHON) -m pip --python $(BIN)/python")
+INSTALL = PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint format clean
+.DELETE_ON_ERROR:
+
+demo: .venv/plot.stamp
+	$(BIN)/python -m inducing demo --out out
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
+
+lint: .venv/test.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/ty check --python .venv
+
+format: .venv/test.stamp
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv || $(PYTHON) -m venv --clear --without-pip .venv
+
+# Environments are remade only when the requirements change; `test` holds all that `plot` does.
+.venv/plot.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[plot]'
+	touch $@
+
+.venv/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[test]'
+	touch $@ .venv/plot.stamp
+
+clean:
+	rm -rf .venv out build dist .cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
