@@ -1,0 +1,17 @@
+"""Covariance functions."""
+
+from inducing.kernels.base import AbstractKernel as AbstractKernel
+from inducing.kernels.base import AbstractPointKernel as AbstractPointKernel
+from inducing.kernels.composite import ActiveDims as ActiveDims
+from inducing.kernels.composite import ChangePoint as ChangePoint
+from inducing.kernels.composite import Product as Product
+from inducing.kernels.composite import Sum as Sum
+from inducing.kernels.composite import Warped as Warped
+from inducing.kernels.constant import Constant as Constant
+from inducing.kernels.constant import White as White
+from inducing.kernels.stationary import AbstractStationary as AbstractStationary
+from inducing.kernels.stationary import Matern12 as Matern12
+from inducing.kernels.stationary import Matern32 as Matern32
+from inducing.kernels.stationary import Matern52 as Matern52
+from inducing.kernels.stationary import RationalQuadratic as RationalQuadratic
+from inducing.kernels.stationary import SquaredExponential as SquaredExponential

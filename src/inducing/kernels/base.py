@@ -1,0 +1,147 @@
+"""What a covariance function is: values at single points, Gram matrices, diagonals, and what it can do besides."""
+
+import abc
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from inducing.parameters import Module
+
+FeatureMap = Callable[[Float[Array, "N D"]], Float[Array, "N num"]]
+
+
+class AbstractKernel(Module):
+    """A covariance function k(x, y) = cov(f(x), f(y)).
+
+    Kernels form an algebra: `k1 + k2`, `k1 * k2` and `2.0 * k` are kernels.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = 2.0 * ig.kernels.SquaredExponential(lengthscale=0.5) + ig.kernels.Constant(0.1)
+    >>> X = jnp.linspace(0.0, 1.0, 4)[:, None]
+    >>> k.gram(X).shape, k.gram(X, X[:2]).shape, k.diag(X).shape
+    ((4, 4), (4, 2), (4,))
+    """
+
+    __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * kernel reaches __rmul__
+
+    @property
+    @abc.abstractmethod
+    def smoothness(self) -> float:
+        """How many derivatives the process has in mean square (`math.inf` for all of them)."""
+
+    @abc.abstractmethod
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        """The covariance k(x, y) at single points."""
+
+    @abc.abstractmethod
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        """k(X[i], X2[j]) for X [N, D] and X2 [N2, D]; without X2, X with itself (exactly symmetric)."""
+
+    @abc.abstractmethod
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        """k(X[i], X[i]) for X [N, D]."""
+
+    @abc.abstractmethod
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        """A map φ of points [N, dim] to about `num` features, with E φ(x)·φ(y) = k(x, y) over the key.
+
+        With standard normal weights w, φ(·)·w is a random function with (in expectation) this covariance.
+        Kernels of finite rank give their exact features, however many there are.
+        """
+
+    def __add__(self, other: Any) -> "AbstractKernel":
+        from inducing.kernels.composite import Sum
+
+        return Sum((self, other)) if isinstance(other, AbstractKernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> "AbstractKernel":
+        from inducing.kernels.composite import Product
+        from inducing.kernels.constant import Constant
+
+        if isinstance(other, AbstractKernel):
+            return Product((self, other))
+        return Product((Constant(other), self)) if _is_scalar(other) else NotImplemented
+
+    def __rmul__(self, other: Any) -> "AbstractKernel":
+        return self * other
+
+
+class AbstractPointKernel(AbstractKernel):
+    """A kernel given by its value at single points; Gram matrices follow by `vmap`.
+
+    Your own kernel is a subclass with its parameters as fields and `__call__`:
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> from jaxtyping import Array
+    >>> class Brownian(ig.kernels.AbstractPointKernel):
+    ...     variance: Array = ig.parameters.positive(1.0)
+    ...     def __call__(self, x, y):
+    ...         return self.variance * jnp.minimum(x, y).sum()
+    >>> Brownian(2.0).gram(jnp.array([[1.0], [3.0]])).tolist()
+    [[2.0, 2.0], [2.0, 6.0]]
+
+    Set the class attribute `smoothness` if the process has fewer derivatives than any number.
+    """
+
+    smoothness: ClassVar[float] = math.inf
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        K = jax.vmap(lambda x: jax.vmap(lambda y: self(x, y))(X if X2 is None else X2))(X)
+        return symmetric(K) if X2 is None else K
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        return jax.vmap(lambda x: self(x, x))(X)
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        raise TypeError(
+            f"{type(self).__name__} knows only its values, so it has no random features and no function draws; "
+            "derive it from AbstractKernel and implement random_features, or use a built-in kernel."
+        )
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, numbers.Real) or (isinstance(value, jax.Array | np.ndarray) and value.ndim == 0)
+
+
+def as_inputs(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Array | None]:
+    """X and X2 as matrices with the same number of columns, or an error that says what to do."""
+    X = _as_matrix(kernel, X, "X")
+    if X2 is None:
+        return X, None
+    X2 = _as_matrix(kernel, X2, "X2")
+    if X.shape[1] != X2.shape[1]:
+        raise ValueError(
+            f"{type(kernel).__name__}.gram: X has {X.shape[1]} columns and X2 has {X2.shape[1]}; "
+            "pass points of the same dimension."
+        )
+    return X, X2
+
+
+def _as_matrix(kernel: AbstractKernel, X: Any, name: str) -> Array:
+    X = jnp.asarray(X)
+    if X.ndim != 2:
+        cure = f"pass {name}[:, None] for one-dimensional inputs" if X.ndim == 1 else "reshape it to two axes"
+        raise ValueError(f"{type(kernel).__name__}: {name} must have shape [N, D], got {list(X.shape)}; {cure}.")
+    return X
+
+
+def check_size(kernel: AbstractKernel, name: str, parameter: Array, dim: int) -> None:
+    """A per-dimension parameter must have as many entries as the inputs have dimensions."""
+    if parameter.ndim and parameter.shape[-1] != dim:
+        raise ValueError(
+            f"{type(kernel).__name__}.{name} has {parameter.shape[-1]} entries but the inputs have {dim} dimensions; "
+            f"pass one {name} per dimension or a single number, or choose columns with ActiveDims."
+        )
+
+
+def symmetric(K: Float[Array, "N N"]) -> Float[Array, "N N"]:
+    """K with its rounding asymmetry removed."""
+    return 0.5 * (K + K.T)

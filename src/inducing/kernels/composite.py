@@ -1,0 +1,270 @@
+"""Kernels made of kernels: sums, products, chosen dimensions, warped inputs, change points."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs
+from inducing.parameters import ordered, positive
+
+
+def _parts(kind: type, kernels: tuple[AbstractKernel, ...]) -> tuple[AbstractKernel, ...]:
+    parts: list[AbstractKernel] = []
+    for kernel in kernels:
+        parts.extend(kernel.kernels if type(kernel) is kind else (kernel,))  # type: ignore[attr-defined]
+    return tuple(parts)
+
+
+def _check_kernels(owner: object, kernels: tuple) -> None:
+    if not kernels or not all(isinstance(kernel, AbstractKernel) for kernel in kernels):
+        raise TypeError(f"{type(owner).__name__}.kernels must be one or more kernels, got {kernels!r}.")
+
+
+class Sum(AbstractKernel):
+    """k = Σ_i k_i: the sum of independent processes. Written `k1 + k2`.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Linear() + ig.kernels.Matern32() + ig.kernels.Constant()
+    >>> len(k.kernels)
+    3
+    """
+
+    kernels: tuple[AbstractKernel, ...]
+
+    def __init__(self, kernels: Any):
+        self.kernels = _parts(Sum, tuple(kernels))
+
+    def __check_init__(self):
+        _check_kernels(self, self.kernels)
+
+    @property
+    def smoothness(self) -> float:
+        return min(kernel.smoothness for kernel in self.kernels)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return reduce(jnp.add, [kernel(x, y) for kernel in self.kernels])
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        return reduce(jnp.add, [kernel.gram(X, X2) for kernel in self.kernels])
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        return reduce(jnp.add, [kernel.diag(X) for kernel in self.kernels])
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        keys = jax.random.split(key, len(self.kernels))
+        maps = [kernel.random_features(k, num, dim) for kernel, k in zip(self.kernels, keys, strict=True)]
+        return lambda X: jnp.concatenate([features(X) for features in maps], axis=1)
+
+
+class Product(AbstractKernel):
+    """k = Π_i k_i: the product of independent processes' covariances. Written `k1 * k2` or `2.0 * k`.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = 2.0 * ig.kernels.SquaredExponential() * ig.kernels.Cosine()
+    >>> float(k(jnp.zeros(1), jnp.zeros(1)))
+    2.0
+    """
+
+    kernels: tuple[AbstractKernel, ...]
+
+    def __init__(self, kernels: Any):
+        self.kernels = _parts(Product, tuple(kernels))
+
+    def __check_init__(self):
+        _check_kernels(self, self.kernels)
+
+    @property
+    def smoothness(self) -> float:
+        return min(kernel.smoothness for kernel in self.kernels)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return reduce(jnp.multiply, [kernel(x, y) for kernel in self.kernels])
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        return reduce(jnp.multiply, [kernel.gram(X, X2) for kernel in self.kernels])
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        return reduce(jnp.multiply, [kernel.diag(X) for kernel in self.kernels])
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        features, *rest = [
+            kernel.random_features(k, num, dim)
+            for kernel, k in zip(self.kernels, jax.random.split(key, len(self.kernels)), strict=True)
+        ]
+        for i, other in enumerate(rest):
+            features = _product_features(jax.random.fold_in(key, i), num, features, other)
+        return features
+
+
+def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: FeatureMap) -> FeatureMap:
+    """All products of two features if there are at most `num` of them, else `num` of them: every feature of the
+    first in turn, with features of the second in random order, so that the mean over the key is the product."""
+
+    def features(X: Float[Array, "N D"]) -> Float[Array, "N num"]:
+        a, b = first(X), second(X)
+        n, m = a.shape[1], b.shape[1]
+        if n * m <= max(num, n, m):
+            return (a[:, :, None] * b[:, None, :]).reshape(X.shape[0], n * m)
+        total = n * -(-num // n)
+        order = jnp.tile(jax.random.permutation(key, m), -(-total // m))[:total]
+        a = jnp.tile(a, (1, total // n))
+        return jnp.sqrt(jnp.asarray(n * m / total, X.dtype)) * a * b[:, order]
+
+    return features
+
+
+class ActiveDims(AbstractKernel):
+    """k(x, y) = k'(x[dims], y[dims]): a kernel of some of the inputs.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(), (1,))
+    >>> float(k(jnp.array([5.0, 0.0]), jnp.array([7.0, 0.0])))
+    1.0
+    """
+
+    kernel: AbstractKernel
+    dims: tuple[int, ...] = eqx.field(static=True, converter=lambda dims: (dims,) if isinstance(dims, int) else tuple(dims))
+
+    def __check_init__(self):
+        if not self.dims or any(isinstance(d, bool) or not isinstance(d, int) or d < 0 for d in self.dims):
+            raise ValueError(f"ActiveDims.dims must be column numbers counted from 0, got {self.dims}.")
+
+    @property
+    def smoothness(self) -> float:
+        return self.kernel.smoothness
+
+    def _columns(self, X: Array) -> Array:
+        if max(self.dims) >= X.shape[-1]:
+            raise ValueError(
+                f"ActiveDims.dims are {self.dims} but the inputs have {X.shape[-1]} dimensions; "
+                f"choose columns from 0 to {X.shape[-1] - 1}."
+            )
+        return jnp.stack([X[..., d] for d in self.dims], axis=-1)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return self.kernel(self._columns(x), self._columns(y))
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        return self.kernel.gram(self._columns(X), None if X2 is None else self._columns(X2))
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        return self.kernel.diag(self._columns(X))
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        features = self.kernel.random_features(key, num, len(self.dims))
+        return lambda X: features(self._columns(X))
+
+
+class Warped(AbstractKernel):
+    """k(x, y) = k'(h(x), h(y)): a kernel of inputs warped by any function h of one point [D] -> [D'] (deep kernels).
+
+    `smoothness` is that of the kernel: whether h has derivatives is yours to know.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Warped(ig.kernels.Linear(), jnp.exp)
+    >>> float(k(jnp.zeros(1), jnp.zeros(1)))
+    1.0
+    """
+
+    kernel: AbstractKernel
+    function: Callable[[Array], Array]
+
+    @property
+    def smoothness(self) -> float:
+        return self.kernel.smoothness
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return self.kernel(self.function(x), self.function(y))
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        warp = jax.vmap(self.function)
+        return self.kernel.gram(warp(X), None if X2 is None else warp(X2))
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        return self.kernel.diag(jax.vmap(self.function)(X))
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        warped = jax.eval_shape(self.function, jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype))
+        features = self.kernel.random_features(key, num, warped.shape[0])
+        return lambda X: features(jax.vmap(self.function)(X))
+
+
+class ChangePoint(AbstractKernel):
+    """k(x, y) = Σ_i w_i(x) k_i(x, y) w_i(y): one kernel after the other along one input dimension.
+
+    With C ordered `locations` and σ_j(x) = sigmoid(steepness_j (x[dim] − location_j)), the weights of the C + 1
+    kernels are w_i = σ_i (1 − σ_{i+1}), where σ_0 = 1 and σ_{C+1} = 0.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.ChangePoint((ig.kernels.Constant(1.0), ig.kernels.Constant(4.0)), locations=[0.0], steepness=50.0)
+    >>> [round(float(v), 3) for v in k.diag(jnp.array([[-1.0], [1.0]]))]
+    [1.0, 4.0]
+    """
+
+    kernels: tuple[AbstractKernel, ...] = eqx.field(converter=tuple)
+    locations: Float[Array, " C"] = ordered()
+    steepness: Float[Array, "..."] = positive(1.0)
+    dim: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self):
+        _check_kernels(self, self.kernels)
+        if self.locations.shape != (len(self.kernels) - 1,):
+            raise ValueError(
+                f"ChangePoint.locations must have one entry fewer than there are kernels ({len(self.kernels)}), "
+                f"got shape {list(self.locations.shape)}."
+            )
+        if self.steepness.shape not in ((), self.locations.shape):
+            raise ValueError(
+                f"ChangePoint.steepness must be one number or one per location ({self.locations.size}), "
+                f"got shape {list(self.steepness.shape)}."
+            )
+
+    @property
+    def smoothness(self) -> float:
+        return min(kernel.smoothness for kernel in self.kernels)
+
+    def _weights(self, X: Float[Array, "N D"]) -> Float[Array, "K N"]:
+        if not 0 <= self.dim < X.shape[-1]:
+            raise ValueError(
+                f"ChangePoint.dim is {self.dim} but the inputs have {X.shape[-1]} dimensions; "
+                f"choose a column from 0 to {X.shape[-1] - 1}."
+            )
+        steepness = jnp.broadcast_to(self.steepness, self.locations.shape)
+        z = steepness[:, None] * (X[:, self.dim][None, :] - self.locations[:, None])
+        one = jnp.ones((1, X.shape[0]), z.dtype)
+        return jnp.concatenate([one, jax.nn.sigmoid(z)]) * jnp.concatenate([jax.nn.sigmoid(-z), one])
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        w = self._weights(jnp.stack([x, y]))
+        return reduce(jnp.add, [w[i, 0] * kernel(x, y) * w[i, 1] for i, kernel in enumerate(self.kernels)])
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        w = self._weights(X)
+        w2 = w if X2 is None else self._weights(X2)
+        terms = [(w[i][:, None] * w2[i][None, :]) * kernel.gram(X, X2) for i, kernel in enumerate(self.kernels)]
+        return reduce(jnp.add, terms)
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        w = self._weights(X)
+        return reduce(jnp.add, [w[i] ** 2 * kernel.diag(X) for i, kernel in enumerate(self.kernels)])
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        keys = jax.random.split(key, len(self.kernels))
+        maps = [kernel.random_features(k, num, dim) for kernel, k in zip(self.kernels, keys, strict=True)]
+
+        def features(X: Float[Array, "N D"]) -> Float[Array, "N num"]:
+            w = self._weights(X)
+            return jnp.concatenate([w[i][:, None] * part(X) for i, part in enumerate(maps)], axis=1)
+
+        return features

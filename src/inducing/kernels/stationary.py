@@ -1,0 +1,269 @@
+"""Stationary kernels: σ² g(s) of the squared scaled distance s = Σ_d ((x_d − y_d)/ℓ_d)²."""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
+from inducing.kernels.distance import squared_distance, squared_distance_self
+from inducing.parameters import positive
+
+
+class AbstractStationary(AbstractKernel):
+    """k(x, y) = σ² g(Σ_d ((x_d − y_d)/ℓ_d)²), with g(0) = 1.
+
+    `lengthscale` is one number or one per input dimension. A new stationary kernel gives `profile`, `smoothness`,
+    `unit_spectral_density` and `unit_frequencies`.
+    """
+
+    lengthscale: Float[Array, "..."] = positive(1.0)
+    variance: Float[Array, ""] = positive(1.0)
+
+    @abc.abstractmethod
+    def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        """g(s), elementwise, with derivatives that are right at s = 0 as far as the process has them."""
+
+    @abc.abstractmethod
+    def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
+        """∫ g(|τ|²) e^{−iω·τ} dτ in `dim` dimensions, at |ω|² = w2."""
+
+    @abc.abstractmethod
+    def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
+        """Frequencies ω with E cos(ω·τ) = g(|τ|²)."""
+
+    def scaled(self, X: Float[Array, "..."]) -> Float[Array, "..."]:
+        """X [N, D] or [D] in units of the lengthscale."""
+        check_size(self, "lengthscale", self.lengthscale, X.shape[-1])
+        return X / jnp.broadcast_to(self.lengthscale, X.shape)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return self.variance * self.profile(jnp.sum(self.scaled(x - y) ** 2))
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        if X2 is None:
+            s = squared_distance_self(self.scaled(X))
+        else:
+            s = squared_distance(self.scaled(X), self.scaled(X2))
+        return self.variance * self.profile(s)
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        return jnp.broadcast_to(self.variance, X.shape[:1])
+
+    def spectral_density(self, omega: Float[Array, "K D"]) -> Float[Array, " K"]:
+        """S(ω) = ∫ k(τ) e^{−iω·τ} dτ, so that k(τ) = (2π)^−D ∫ S(ω) e^{iω·τ} dω.
+
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> omega = jnp.linspace(-20.0, 20.0, 401)[:, None]
+        >>> S = ig.kernels.SquaredExponential(lengthscale=0.5, variance=2.0).spectral_density(omega)
+        >>> round(float(S.sum() * 0.1 / (2 * jnp.pi)), 6)
+        2.0
+        """
+        dim = omega.shape[-1]
+        check_size(self, "lengthscale", self.lengthscale, dim)
+        lengthscale = jnp.broadcast_to(self.lengthscale, (dim,))
+        w2 = jnp.sum((omega * lengthscale[None, :]) ** 2, axis=-1)
+        return self.variance * jnp.prod(lengthscale) * self.unit_spectral_density(w2, dim)
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        half = fourier_features(self.unit_frequencies(key, -(-num // 2), dim), self.variance)
+        return lambda X: half(self.scaled(X))
+
+
+def fourier_features(omega: Float[Array, "K D"], variance: Float[Array, ""]) -> FeatureMap:
+    """φ(x) = (σ²/K)^½ [cos ω_k·x, sin ω_k·x]: pairs, so that φ(x)·φ(x) = σ² exactly."""
+
+    def features(X: Float[Array, "N D"]) -> Float[Array, "N num"]:
+        angle = X @ omega.T.astype(X.dtype)
+        return jnp.sqrt(variance / omega.shape[0]) * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=1)
+
+    return features
+
+
+class SquaredExponential(AbstractStationary):
+    """k = σ² exp(−s/2), s = Σ_d ((x_d − y_d)/ℓ_d)². Samples have all derivatives.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.SquaredExponential(lengthscale=[1.0, 2.0], variance=3.0)
+    >>> float(k(jnp.zeros(2), jnp.zeros(2)))
+    3.0
+    """
+
+    smoothness: ClassVar[float] = math.inf
+
+    def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.exp(-0.5 * s)
+
+    def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
+        return (2.0 * math.pi) ** (dim / 2) * jnp.exp(-0.5 * w2)
+
+    def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
+        return jax.random.normal(key, (num, dim), self.variance.dtype)
+
+
+class RationalQuadratic(AbstractStationary):
+    """k = σ² (1 + s/(2α))^−α: a Gamma mixture of squared exponentials of many lengthscales.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.RationalQuadratic(lengthscale=1.0, variance=1.0, alpha=1.0)
+    >>> round(float(k(jnp.zeros(1), jnp.sqrt(jnp.full(1, 2.0)))), 6)
+    0.5
+    """
+
+    alpha: Float[Array, ""] = positive(1.0)
+    smoothness: ClassVar[float] = math.inf
+
+    def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.exp(-self.alpha * jnp.log1p(s / (2.0 * self.alpha)))
+
+    def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
+        raise TypeError(
+            "RationalQuadratic has no spectral density here (it needs Bessel functions of real order); use "
+            "SquaredExponential, Matern12, Matern32 or Matern52, or a sum of SquaredExponential kernels."
+        )
+
+    def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
+        scale, normal = jax.random.split(key)
+        tau = jax.random.gamma(scale, self.alpha, (num, 1), self.alpha.dtype) / self.alpha
+        return jnp.sqrt(tau) * jax.random.normal(normal, (num, dim), self.alpha.dtype)
+
+
+class Matern12(AbstractStationary):
+    """k = σ² exp(−r), r² = s. Samples are continuous and have no derivative.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> round(float(ig.kernels.Matern12()(jnp.zeros(1), jnp.ones(1))), 6)
+    0.367879
+    """
+
+    smoothness: ClassVar[float] = 0
+
+    def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        return matern12_profile(s)
+
+    def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
+        return _matern_density(0.5, w2, dim)
+
+    def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
+        return _matern_frequencies(0.5, key, num, dim, self.variance.dtype)
+
+
+class Matern32(AbstractStationary):
+    """k = σ² (1 + √3 r) exp(−√3 r), r² = s. Samples have one derivative.
+
+    >>> import jax, jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Matern32(lengthscale=0.5)
+    >>> x = jnp.ones(1)
+    >>> round(float(jax.jacfwd(jax.jacrev(k, 0), 1)(x, x)[0, 0]), 6)      # var f'(x) = 3 σ²/ℓ²
+    12.0
+    """
+
+    smoothness: ClassVar[float] = 1
+
+    def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        return matern32_profile(s)
+
+    def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
+        return _matern_density(1.5, w2, dim)
+
+    def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
+        return _matern_frequencies(1.5, key, num, dim, self.variance.dtype)
+
+
+class Matern52(AbstractStationary):
+    """k = σ² (1 + √5 r + 5/3 r²) exp(−√5 r), r² = s. Samples have two derivatives.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Matern52(lengthscale=[1.0, 0.5], variance=2.0)
+    >>> k.gram(jnp.zeros((3, 2))).shape
+    (3, 3)
+    """
+
+    smoothness: ClassVar[float] = 2
+
+    def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        return matern52_profile(s)
+
+    def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
+        return _matern_density(2.5, w2, dim)
+
+    def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
+        return _matern_frequencies(2.5, key, num, dim, self.variance.dtype)
+
+
+# The profiles as functions of s = r². Each derivative of a Matérn profile in s is a Matérn profile of lower order:
+#
+#     d/ds (1 + a + a²/3) e^−a = −5/6 (1 + a) e^−a    (a = √5 r),        d/ds (1 + a) e^−a = −c²/2 e^−a    (a = c r),
+#
+# so derivatives are finite and right at s = 0 until e^−a is reached, whose derivative in s diverges there. It is
+# taken as 0, which is right wherever it is multiplied by ds = 0, as it is in every derivative that exists.
+
+
+def _distance(s: Array) -> Array:
+    """√s with all derivatives 0 at s = 0."""
+    positive_s = s > 0
+    return jnp.where(positive_s, jnp.sqrt(jnp.where(positive_s, s, 1.0)), 0.0)
+
+
+def _exponential(c: float, s: Array) -> Array:
+    return jnp.exp(-c * _distance(s))
+
+
+def _once_differentiable(c: float) -> Callable[[Array], Array]:
+    @jax.custom_jvp
+    def profile(s):
+        a = c * _distance(s)
+        return (1.0 + a) * jnp.exp(-a)
+
+    @profile.defjvp
+    def _jvp(primals, tangents):
+        (s,), (ds,) = primals, tangents
+        return profile(s), -0.5 * c * c * _exponential(c, s) * ds
+
+    return profile
+
+
+def matern12_profile(s: Float[Array, "..."]) -> Float[Array, "..."]:
+    """e^−r."""
+    return _exponential(1.0, s)
+
+
+matern32_profile = _once_differentiable(math.sqrt(3.0))
+_matern52_slope = _once_differentiable(math.sqrt(5.0))
+
+
+@jax.custom_jvp
+def matern52_profile(s: Float[Array, "..."]) -> Float[Array, "..."]:
+    """(1 + √5 r + 5/3 r²) e^−√5 r."""
+    a = math.sqrt(5.0) * _distance(s)
+    return (1.0 + a + (5.0 / 3.0) * s) * jnp.exp(-a)
+
+
+@matern52_profile.defjvp
+def _matern52_jvp(primals, tangents):
+    (s,), (ds,) = primals, tangents
+    return matern52_profile(s), (-5.0 / 6.0) * _matern52_slope(s) * ds
+
+
+def _matern_density(nu: float, w2: Array, dim: int) -> Array:
+    log_constant = (
+        dim * math.log(2.0)
+        + 0.5 * dim * math.log(math.pi)
+        + math.lgamma(nu + 0.5 * dim)
+        - math.lgamma(nu)
+        + nu * math.log(2.0 * nu)
+    )
+    return jnp.exp(log_constant - (nu + 0.5 * dim) * jnp.log(2.0 * nu + w2))
+
+
+def _matern_frequencies(nu: float, key: PRNGKeyArray, num: int, dim: int, dtype: jnp.dtype) -> Array:
+    """Student's t with 2ν degrees of freedom: normals over the root of a Gamma."""
+    scale, normal = jax.random.split(key)
+    tau = jax.random.gamma(scale, nu, (num, 1), dtype) / nu
+    return jax.random.normal(normal, (num, dim), dtype) / jnp.sqrt(tau)
