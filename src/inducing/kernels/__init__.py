@@ -9,6 +9,12 @@ from inducing.kernels.composite import Sum as Sum
 from inducing.kernels.composite import Warped as Warped
 from inducing.kernels.constant import Constant as Constant
 from inducing.kernels.constant import White as White
+from inducing.kernels.coregion import Coregion as Coregion
+from inducing.kernels.dot_product import ArcCosine as ArcCosine
+from inducing.kernels.dot_product import Linear as Linear
+from inducing.kernels.dot_product import Polynomial as Polynomial
+from inducing.kernels.periodic import Cosine as Cosine
+from inducing.kernels.periodic import Periodic as Periodic
 from inducing.kernels.stationary import AbstractStationary as AbstractStationary
 from inducing.kernels.stationary import Matern12 as Matern12
 from inducing.kernels.stationary import Matern32 as Matern32

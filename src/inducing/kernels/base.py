@@ -32,7 +32,7 @@ class AbstractKernel(Module):
 
     @property
     @abc.abstractmethod
-    def smoothness(self) -> float:
+    def smoothness(self) -> int | float:
         """How many derivatives the process has in mean square (`math.inf` for all of them)."""
 
     @abc.abstractmethod
@@ -89,7 +89,7 @@ class AbstractPointKernel(AbstractKernel):
     Set the class attribute `smoothness` if the process has fewer derivatives than any number.
     """
 
-    smoothness: ClassVar[float] = math.inf
+    smoothness: ClassVar[int | float] = math.inf
 
     def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)

@@ -1,5 +1,6 @@
 """Kernels made of kernels: sums, products, chosen dimensions, warped inputs, change points."""
 
+import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -43,7 +44,7 @@ class Sum(AbstractKernel):
         _check_kernels(self, self.kernels)
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> int | float:
         return min(kernel.smoothness for kernel in self.kernels)
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
@@ -79,7 +80,7 @@ class Product(AbstractKernel):
         _check_kernels(self, self.kernels)
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> int | float:
         return min(kernel.smoothness for kernel in self.kernels)
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
@@ -118,6 +119,10 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
     return features
 
 
+def _as_columns(dims: Any) -> tuple[int, ...]:
+    return (dims,) if isinstance(dims, int) else tuple(operator.index(d) for d in dims)
+
+
 class ActiveDims(AbstractKernel):
     """k(x, y) = k'(x[dims], y[dims]): a kernel of some of the inputs.
 
@@ -128,14 +133,14 @@ class ActiveDims(AbstractKernel):
     """
 
     kernel: AbstractKernel
-    dims: tuple[int, ...] = eqx.field(static=True, converter=lambda dims: (dims,) if isinstance(dims, int) else tuple(dims))
+    dims: tuple[int, ...] = eqx.field(static=True, converter=_as_columns)
 
     def __check_init__(self):
-        if not self.dims or any(isinstance(d, bool) or not isinstance(d, int) or d < 0 for d in self.dims):
+        if not self.dims or min(self.dims) < 0:
             raise ValueError(f"ActiveDims.dims must be column numbers counted from 0, got {self.dims}.")
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
     def _columns(self, X: Array) -> Array:
@@ -177,7 +182,7 @@ class Warped(AbstractKernel):
     function: Callable[[Array], Array]
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
@@ -205,7 +210,8 @@ class ChangePoint(AbstractKernel):
     kernels are w_i = σ_i (1 − σ_{i+1}), where σ_0 = 1 and σ_{C+1} = 0.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.ChangePoint((ig.kernels.Constant(1.0), ig.kernels.Constant(4.0)), locations=[0.0], steepness=50.0)
+    >>> parts = ig.kernels.Constant(1.0), ig.kernels.Constant(4.0)
+    >>> k = ig.kernels.ChangePoint(parts, locations=[0.0], steepness=50.0)
     >>> [round(float(v), 3) for v in k.diag(jnp.array([[-1.0], [1.0]]))]
     [1.0, 4.0]
     """
@@ -229,7 +235,7 @@ class ChangePoint(AbstractKernel):
             )
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> int | float:
         return min(kernel.smoothness for kernel in self.kernels)
 
     def _weights(self, X: Float[Array, "N D"]) -> Float[Array, "K N"]:

@@ -19,7 +19,7 @@ class Constant(AbstractKernel):
     """
 
     variance: Float[Array, ""] = positive(1.0)
-    smoothness: ClassVar[float] = math.inf
+    smoothness: ClassVar[int | float] = math.inf
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance
@@ -45,7 +45,7 @@ class White(AbstractKernel):
     """
 
     variance: Float[Array, ""] = positive(1.0)
-    smoothness: ClassVar[float] = 0
+    smoothness: ClassVar[int | float] = 0
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance * jnp.all(x == y).astype(self.variance.dtype)

@@ -46,10 +46,8 @@ class AbstractStationary(AbstractKernel):
 
     def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
-        if X2 is None:
-            s = squared_distance_self(self.scaled(X))
-        else:
-            s = squared_distance(self.scaled(X), self.scaled(X2))
+        X = self.scaled(X)
+        s = squared_distance_self(X) if X2 is None else squared_distance(X, self.scaled(X2))
         return self.variance * self.profile(s)
 
     def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
@@ -95,7 +93,7 @@ class SquaredExponential(AbstractStationary):
     3.0
     """
 
-    smoothness: ClassVar[float] = math.inf
+    smoothness: ClassVar[int | float] = math.inf
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.exp(-0.5 * s)
@@ -117,7 +115,7 @@ class RationalQuadratic(AbstractStationary):
     """
 
     alpha: Float[Array, ""] = positive(1.0)
-    smoothness: ClassVar[float] = math.inf
+    smoothness: ClassVar[int | float] = math.inf
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.exp(-self.alpha * jnp.log1p(s / (2.0 * self.alpha)))
@@ -142,7 +140,7 @@ class Matern12(AbstractStationary):
     0.367879
     """
 
-    smoothness: ClassVar[float] = 0
+    smoothness: ClassVar[int | float] = 0
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return matern12_profile(s)
@@ -164,7 +162,7 @@ class Matern32(AbstractStationary):
     12.0
     """
 
-    smoothness: ClassVar[float] = 1
+    smoothness: ClassVar[int | float] = 1
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return matern32_profile(s)
@@ -185,7 +183,7 @@ class Matern52(AbstractStationary):
     (3, 3)
     """
 
-    smoothness: ClassVar[float] = 2
+    smoothness: ClassVar[int | float] = 2
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return matern52_profile(s)

@@ -1,0 +1,68 @@
+"""A kernel of a categorical input."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs
+from inducing.parameters import positive, real
+
+
+class Coregion(AbstractKernel):
+    """k(i, j) = (W Wᵀ + diag κ)_ij for an input [N, 1] that holds category numbers 0 … P − 1.
+
+    W is [P, rank] and κ is [P]. Use `ActiveDims(Coregion(W, kappa), (d,))` when the categories stand in column d.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Coregion(W=[[1.0], [2.0]], kappa=[0.5, 0.5])
+    >>> k.gram(jnp.array([[0.0], [1.0]])).tolist()
+    [[1.5, 2.0], [2.0, 4.5]]
+    """
+
+    W: Float[Array, "P rank"] = real()
+    kappa: Float[Array, " P"] = positive()
+    smoothness: ClassVar[int | float] = 0
+
+    def __check_init__(self):
+        if self.W.ndim != 2 or self.kappa.shape != self.W.shape[:1]:
+            raise ValueError(
+                f"Coregion needs W of shape [P, rank] and kappa of shape [P], got W {list(self.W.shape)} "
+                f"and kappa {list(self.kappa.shape)}."
+            )
+
+    def _index(self, X: Float[Array, "N D"]) -> Int[Array, " N"]:
+        P = self.W.shape[0]
+        if X.shape[-1] != 1:
+            raise ValueError(
+                f"Coregion takes one column of category numbers, got {X.shape[-1]} columns; "
+                "choose it with ActiveDims(Coregion(...), (column,))."
+            )
+        if not isinstance(X, jax.core.Tracer):
+            values = np.asarray(X)
+            wrong = values[(values != np.round(values)) | (values < 0) | (values >= P)]
+            if wrong.size:
+                raise ValueError(f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}.")
+        return X[..., 0].astype(int)
+
+    def _matrix(self) -> Float[Array, "P P"]:
+        return self.W @ self.W.T + jnp.diag(self.kappa)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return self._matrix()[self._index(x), self._index(y)]
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        i = self._index(X)
+        j = i if X2 is None else self._index(X2)
+        return self._matrix()[i][:, j]
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        return (jnp.sum(self.W**2, axis=1) + self.kappa)[self._index(X)]
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        table = jnp.concatenate([self.W, jnp.diag(jnp.sqrt(self.kappa))], axis=1)
+        return lambda X: table[self._index(X)]

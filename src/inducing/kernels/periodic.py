@@ -1,0 +1,104 @@
+"""Kernels that repeat: any stationary kernel on the circle, and a single cosine."""
+
+import math
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
+from inducing.kernels.distance import squared_distance, squared_distance_self
+from inducing.kernels.stationary import AbstractStationary, fourier_features
+from inducing.parameters import positive
+
+
+class Periodic(AbstractKernel):
+    """k = σ² g(Σ_d (sin(π (x_d − y_d)/p_d)/ℓ_d)²) for the profile g, lengthscale and variance of a stationary base.
+
+    This is the base kernel on the circle u(x) = ½ (cos 2πx/p, sin 2πx/p), so it is valid in any dimension. With a
+    squared exponential base it is σ² exp(−½ Σ_d (sin(π (x_d − y_d)/p)/ℓ_d)²).
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Periodic(ig.kernels.SquaredExponential(lengthscale=0.5), period=2.0)
+    >>> round(float(k(jnp.zeros(1), jnp.full(1, 4.0))), 6)
+    1.0
+    """
+
+    base: AbstractStationary
+    period: Float[Array, "..."] = positive(1.0)
+
+    def __check_init__(self):
+        if not isinstance(self.base, AbstractStationary):
+            raise TypeError(
+                f"Periodic.base must be a stationary kernel, got {type(self.base).__name__}; "
+                "use SquaredExponential, Matern12, Matern32, Matern52 or RationalQuadratic."
+            )
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.base.smoothness
+
+    def _turns(self, X: Array) -> Array:
+        check_size(self, "period", self.period, X.shape[-1])
+        return X / jnp.broadcast_to(self.period, X.shape)
+
+    def _embed(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+        angle = 2.0 * math.pi * self._turns(X)
+        return 0.5 * jnp.concatenate([self.base.scaled(jnp.cos(angle)), self.base.scaled(jnp.sin(angle))], axis=1)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        s = jnp.sum(self.base.scaled(jnp.sin(math.pi * self._turns(x - y))) ** 2)
+        return self.base.variance * self.base.profile(s)
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        centre = jnp.mean(X if X2 is None else X2, axis=0)[None, :]  # small angles are more exact
+        if X2 is None:
+            s = squared_distance_self(self._embed(X - centre))
+        else:
+            s = squared_distance(self._embed(X - centre), self._embed(X2 - centre))
+        return self.base.variance * self.base.profile(s)
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        return self.base.diag(X)
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        half = fourier_features(self.base.unit_frequencies(key, -(-num // 2), 2 * dim), self.base.variance)
+        return lambda X: half(self._embed(X))
+
+
+class Cosine(AbstractKernel):
+    """k = σ² cos(2π Σ_d (x_d − y_d)/ℓ_d): one wave of random amplitude and phase (rank two).
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> round(float(ig.kernels.Cosine(lengthscale=2.0)(jnp.zeros(1), jnp.ones(1))), 6)
+    -1.0
+    """
+
+    lengthscale: Float[Array, "..."] = positive(1.0)
+    variance: Float[Array, ""] = positive(1.0)
+    smoothness: ClassVar[int | float] = math.inf
+
+    def _phase(self, X: Float[Array, "..."]) -> Float[Array, "..."]:
+        check_size(self, "lengthscale", self.lengthscale, X.shape[-1])
+        return 2.0 * math.pi * jnp.sum(X / jnp.broadcast_to(self.lengthscale, X.shape), axis=-1)
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return self.variance * jnp.cos(self._phase(x - y))
+
+    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_inputs(self, X, X2)
+        X2 = X if X2 is None else X2
+        centre = jnp.mean(X2, axis=0)[None, :]
+        return self.variance * jnp.cos(self._phase(X - centre)[:, None] - self._phase(X2 - centre)[None, :])
+
+    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+        X, _ = as_inputs(self, X)
+        return jnp.broadcast_to(self.variance, X.shape[:1])
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        def features(X: Float[Array, "N D"]) -> Float[Array, "N 2"]:
+            phase = self._phase(X)
+            return jnp.sqrt(self.variance) * jnp.stack([jnp.cos(phase), jnp.sin(phase)], axis=1)
+
+        return features

@@ -1,0 +1,175 @@
+"""Mean functions μ(x) of a Gaussian process: maps of points [N, D] to means [N] or [N, P]."""
+
+import abc
+import numbers
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from inducing.parameters import Module, real
+
+
+class AbstractMean(Module):
+    """A mean function: `mean(X)` is [N] for one output, [N, P] for several. `m1 + m2`, `m1 * m2`, `2.0 * m` are means.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> mean = ig.means.Linear([1.0, 2.0]) + ig.means.Constant(0.5)
+    >>> mean(jnp.ones((1, 2))).tolist()
+    [3.5]
+    """
+
+    __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * mean reaches __rmul__
+
+    @abc.abstractmethod
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
+        """μ at the points X [N, D]: [N] or [N, P]."""
+
+    def __add__(self, other: Any) -> "AbstractMean":
+        other = _as_mean(other)
+        return NotImplemented if other is None else Sum(self, other)
+
+    def __mul__(self, other: Any) -> "AbstractMean":
+        other = _as_mean(other)
+        return NotImplemented if other is None else Product(self, other)
+
+    def __radd__(self, other: Any) -> "AbstractMean":
+        return self + other
+
+    def __rmul__(self, other: Any) -> "AbstractMean":
+        return self * other
+
+
+def _as_mean(value: Any) -> AbstractMean | None:
+    if isinstance(value, AbstractMean):
+        return value
+    scalar = isinstance(value, numbers.Real) or (isinstance(value, jax.Array | np.ndarray) and value.ndim == 0)
+    return Constant(value) if scalar else None
+
+
+class Zero(AbstractMean):
+    """μ(x) = 0.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> ig.means.Zero()(jnp.ones((2, 3))).tolist()
+    [0.0, 0.0]
+    """
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        return jnp.zeros(X.shape[:1], X.dtype)
+
+
+class Constant(AbstractMean):
+    """μ(x) = c, a number or one per output [P].
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> ig.means.Constant(2.0)(jnp.ones((2, 3))).tolist()
+    [2.0, 2.0]
+    """
+
+    value: Float[Array, "..."] = real(0.0)
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
+        return jnp.broadcast_to(self.value[None], (X.shape[0], *self.value.shape))
+
+
+class Linear(AbstractMean):
+    """μ(x) = xᵀA + b: weights [D] and a number b give [N]; weights [D, P] and b a number or [P] give [N, P].
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> ig.means.Linear([[1.0, 0.0], [0.0, 2.0]], bias=[0.0, 1.0])(jnp.ones((1, 2))).tolist()
+    [[1.0, 3.0]]
+    """
+
+    weights: Float[Array, "D ..."] = real()
+    bias: Float[Array, "..."] = real(0.0)
+
+    def __check_init__(self):
+        if self.weights.ndim not in (1, 2):
+            raise ValueError(f"Linear.weights must have shape [D] or [D, P], got {list(self.weights.shape)}.")
+        if self.bias.shape not in ((), self.weights.shape[1:]):
+            raise ValueError(
+                f"Linear.bias has shape {list(self.bias.shape)} but the weights give outputs of shape "
+                f"{list(self.weights.shape[1:])}; pass one number or one per output."
+            )
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
+        if X.shape[1] != self.weights.shape[0]:
+            raise ValueError(
+                f"Linear.weights has {self.weights.shape[0]} rows but the inputs have {X.shape[1]} dimensions; "
+                "pass one row per dimension."
+            )
+        value = X @ self.weights
+        return value + jnp.broadcast_to(self.bias, value.shape)
+
+
+class Identity(AbstractMean):
+    """μ(x) = x, so [N, D]: the usual mean of the inner layers of deep models.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> ig.means.Identity()(jnp.ones((1, 2))).tolist()
+    [[1.0, 1.0]]
+    """
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
+        return X
+
+
+class Function(AbstractMean):
+    """μ(x) = h(x) for any function or Equinox module h of one point [D], giving a number or [P].
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> ig.means.Function(lambda x: x.sum())(jnp.ones((2, 3))).tolist()
+    [3.0, 3.0]
+    """
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
+        return jax.vmap(self.function)(X)
+
+
+class Sum(AbstractMean):
+    """μ₁(x) + μ₂(x), written `m1 + m2`; a mean of one output is shared by all outputs of the other.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> (ig.means.Identity() + 1.0)(jnp.zeros((1, 2))).tolist()
+    [[1.0, 1.0]]
+    """
+
+    first: AbstractMean
+    second: AbstractMean
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
+        return jnp.add(*_aligned(self.first(X), self.second(X)))
+
+
+class Product(AbstractMean):
+    """μ₁(x) μ₂(x), written `m1 * m2`; a mean of one output is shared by all outputs of the other.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> (2.0 * ig.means.Identity())(jnp.ones((1, 2))).tolist()
+    [[2.0, 2.0]]
+    """
+
+    first: AbstractMean
+    second: AbstractMean
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
+        return jnp.multiply(*_aligned(self.first(X), self.second(X)))
+
+
+def _aligned(a: Array, b: Array) -> tuple[Array, Array]:
+    """Two means of the same shape; [N] is spread over the outputs of [N, P]."""
+    if a.ndim < b.ndim:
+        a = jnp.broadcast_to(a[:, None], b.shape)
+    elif b.ndim < a.ndim:
+        b = jnp.broadcast_to(b[:, None], a.shape)
+    if a.shape != b.shape:
+        raise ValueError(
+            f"means with {a.shape[1]} and {b.shape[1]} outputs cannot be combined; make the numbers agree."
+        )
+    return a, b
