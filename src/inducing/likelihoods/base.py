@@ -1,0 +1,263 @@
+"""What a likelihood is: p(y | f) with its expectations under Gaussian f."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from inducing.likelihoods.predictive import Predictive, lenient
+from inducing.likelihoods.supports import REAL, Support, check_support
+from inducing.parameters import Module, fixed
+from inducing.quadrature import expectation, graded_nodes, log_expectation
+
+PREDICTIVE_NODES = 80
+
+
+class PerDatum(Module):
+    """A known quantity of each datum: noise variances, exposures or numbers of trials.
+
+    `values` is [N] or [N, P] and is addressed by the index of the data (`Data.index`); `new` is the value
+    for data without an index, that is for predictions at new inputs. Neither is trained.
+
+    >>> import inducing as ig
+    >>> lik = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.0))   # predicts noise-free
+    """
+
+    values: Float[Array, "N *P"] = fixed()
+    new: Float[Array, ""] = fixed()
+
+    def __check_init__(self):
+        for name, value in (("values", self.values), ("new", self.new)):
+            if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
+                value = np.asarray(value)
+                if not (np.isfinite(value).all() and (value >= 0).all()):
+                    bad = value[~(np.isfinite(value) & (value >= 0))].reshape(-1)[0]
+                    raise ValueError(f"PerDatum.{name} must be at least 0, got {bad.item()}; pass finite numbers.")
+
+
+def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Array:
+    """A parameter — a scalar, [P], or `PerDatum` — as an array of shape [..., N, P]."""
+    if isinstance(parameter, PerDatum):
+        if index is None:
+            parameter = parameter.new
+        else:
+            parameter = parameter.values[index]
+            parameter = parameter[:, None] if parameter.ndim == 1 else parameter
+    return jnp.broadcast_to(parameter, shape)
+
+
+def marginal_variance(mean: Array, cov: Array) -> Array:
+    """The variances [..., F] of a covariance given as [..., F] or [..., F, F]."""
+    return cov if cov.ndim == mean.ndim else jnp.diagonal(cov, axis1=-2, axis2=-1)
+
+
+class AbstractLikelihood(Module):
+    """p(y | f): the distribution of the P outputs y of a datum given its F latent values f.
+
+    Shapes: y is [N, P]; f and mean are [N, F] with F = `num_latents(P)`; cov is [N, F] (variances) or
+    [N, F, F]. `index` [N] addresses `PerDatum` parameters. `joint` says that one output depends on several
+    latents, so that their correlation matters.
+    """
+
+    joint: eqx.AbstractClassVar[bool]
+
+    @property
+    @abc.abstractmethod
+    def supports(self) -> tuple[Support, ...]:
+        """The support of each output, or one for all."""
+
+    @abc.abstractmethod
+    def num_latents(self, num_outputs: int) -> int:
+        """How many latent functions `num_outputs` outputs need."""
+
+    @abc.abstractmethod
+    def log_prob(
+        self, f: Float[Array, "N F"], y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None
+    ) -> Float[Array, "N P"]:
+        """log p(y | f), per output."""
+
+    @abc.abstractmethod
+    def expected_log_prob(
+        self,
+        mean: Float[Array, "N F"],
+        cov: Float[Array, "N F *F"],
+        y: Float[Array, "N P"],
+        *,
+        index: Int[Array, "N"] | None = None,
+    ) -> Float[Array, "N P"]:
+        """E log p(y | f) under f ~ N(mean, cov), per output."""
+
+    @abc.abstractmethod
+    def distribution(self, f: Float[Array, "... F"], *, index: Int[Array, "N"] | None = None) -> Any:
+        """p(y | f) as a NumPyro distribution with batch shape [..., P]."""
+
+    @abc.abstractmethod
+    def predictive_log_prob(
+        self,
+        mean: Float[Array, "N F"],
+        cov: Float[Array, "N F *F"],
+        y: Float[Array, "N P"],
+        *,
+        index: Int[Array, "N"] | None = None,
+    ) -> Float[Array, "N P"]:
+        """log E p(y | f) under f ~ N(mean, cov), per output."""
+
+    @abc.abstractmethod
+    def predictive_cdf(
+        self,
+        mean: Float[Array, "N F"],
+        cov: Float[Array, "N F *F"],
+        y: Float[Array, "N P"],
+        *,
+        index: Int[Array, "N"] | None = None,
+    ) -> Float[Array, "N P"]:
+        """P(label ≤ y) under f ~ N(mean, cov), per output."""
+
+    @abc.abstractmethod
+    def predictive_moments(
+        self, mean: Float[Array, "N F"], cov: Float[Array, "N F *F"], *, index: Int[Array, "N"] | None = None
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and variance of the label under f ~ N(mean, cov), per output."""
+
+    @property
+    def fill(self) -> float | np.ndarray:
+        """A label inside the support, to stand in for missing ones: a number, or [1, P] if outputs differ."""
+        if len(self.supports) == 1:
+            return self.supports[0].fill
+        return np.array([[s.fill for s in self.supports]])
+
+    def check(self, y: np.ndarray) -> None:
+        """Raise a ValueError if a label of y [N, P] that is not NaN (missing) lies outside the support."""
+        if isinstance(y, jax.core.Tracer):
+            return
+        y = np.asarray(y)
+        if len(self.supports) == 1:
+            check_support(type(self).__name__, self.supports[0], y)
+            return
+        if y.ndim != 2 or y.shape[1] != len(self.supports):
+            raise ValueError(
+                f"{type(self).__name__} describes {len(self.supports)} outputs, got y of shape {y.shape}; "
+                "pass one column of labels per likelihood."
+            )
+        for p, support in enumerate(self.supports):
+            check_support(f"{type(self).__name__}, output {p},", support, y[:, p])
+
+    def predictive(
+        self, mean: Float[Array, "*S N F"], cov: Float[Array, "..."], *, index: Int[Array, "N"] | None = None
+    ) -> Predictive:
+        """p(y) = E p(y | f) under f ~ N(mean, cov); a leading axis S makes an equal mixture of S Gaussians."""
+        return Predictive(self, mean, cov, index)
+
+
+class AbstractElementwise(AbstractLikelihood):
+    """A likelihood in which output p depends on latent p alone."""
+
+    joint: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def cdf(
+        self, f: Float[Array, "N P"], y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None
+    ) -> Float[Array, "N P"]:
+        """P(label ≤ y | f)."""
+
+    @abc.abstractmethod
+    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array] | None:
+        """Where f ↦ p(y | f) peaks or bends, and within what width: quadrature nodes gather there."""
+
+    def num_latents(self, num_outputs: int) -> int:
+        return num_outputs
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        centre, width = self.focus(y, index=index) or (None, None)
+
+        def log_prob(f: Array) -> Array:
+            return self.log_prob(f, y, index=index)
+
+        return log_expectation(log_prob, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, centre, width)
+
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        centre, width = self.focus(y, index=index) or (None, None)
+
+        def cdf(f: Array) -> Array:
+            return self.cdf(f, y, index=index)
+
+        value = expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, centre, width)
+        return jnp.clip(value, 0.0, 1.0)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        f, w = graded_nodes(mean, marginal_variance(mean, cov), PREDICTIVE_NODES)
+        with lenient():
+            conditional = self.distribution(f, index=index)
+            means, variances = conditional.mean, conditional.variance
+        first = jnp.sum(w * means, axis=0)
+        return first, jnp.sum(w * (variances + (means - first[None]) ** 2), axis=0)
+
+
+class AbstractQuadratureLikelihood(AbstractElementwise):
+    """A likelihood of your own, from `log_prob` alone: output p depends on latent p; quadrature does the rest.
+
+    Training and the predictive log density need nothing else. Give `distribution` too (any object with
+    `mean`, `variance`, `cdf` and `sample`, such as NumPyro's) to have predictive moments, quantiles and
+    samples. `num_nodes` is the size of the rule; labels may be any finite numbers.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> class Cauchy(ig.likelihoods.AbstractQuadratureLikelihood):
+    ...     def log_prob(self, f, y, *, index=None):
+    ...         return -jnp.log(jnp.pi * (1 + (y - f) ** 2))
+    >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
+    >>> print(Cauchy().expected_log_prob(zero, one, zero).round(4))
+    [[-1.6751]]
+    """
+
+    num_nodes: ClassVar[int] = 64
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (REAL,)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        return quadrature_expected_log_prob(self, mean, cov, y, index, self.num_nodes)
+
+    def distribution(self, f, *, index=None):
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"{name} gives only `log_prob`, so its predictions have a log density but no moments, quantiles or samples; "
+            f"define `{name}.distribution(self, f, *, index=None)`, such as a NumPyro distribution of batch shape f.shape."
+        )
+
+    def cdf(self, f, y, *, index=None):
+        with lenient():
+            return self.distribution(f, index=index).cdf(y)
+
+    def focus(self, y, *, index=None):
+        return None
+
+
+def quadrature_expected_log_prob(
+    likelihood: AbstractElementwise,
+    mean: Array,
+    cov: Array,
+    y: Array,
+    index: Array | None,
+    num: int,
+    centre: Array | None = None,
+    width: Array | None = None,
+) -> Array:
+    """E log p(y | f) of an elementwise likelihood by the graded trapezoid rule."""
+
+    def fn(f: Array) -> Array:
+        return likelihood.log_prob(f, y, index=index)
+
+    return expectation(fn, mean, marginal_variance(mean, cov), num, centre, width)
+
+
+def choose(name: str, argument: str, value: str, options: dict[str, Callable] | tuple[str, ...]) -> None:
+    """Raise a ValueError unless `value` is one of the named options."""
+    if value not in options:
+        shown = " or ".join(f'"{o}"' for o in options)
+        raise ValueError(f"{name}.{argument} must be {shown}, got {value!r}.")

@@ -1,0 +1,138 @@
+"""Yes or no, and how many of so many: Bernoulli and Binomial."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc, gammaln, ndtr
+from jaxtyping import Array, Float
+
+from inducing.likelihoods.base import (
+    PREDICTIVE_NODES,
+    AbstractElementwise,
+    AbstractLikelihood,
+    PerDatum,
+    broadcast,
+    choose,
+    marginal_variance,
+    quadrature_expected_log_prob,
+)
+from inducing.likelihoods.special import log_ndtr
+from inducing.likelihoods.supports import BINARY, Support, integers_up_to
+from inducing.parameters import fixed
+from inducing.quadrature import expectation, log_expectation
+
+LOG_LINKS = {"probit": log_ndtr, "logit": jax.nn.log_sigmoid}
+LINKS = {"probit": ndtr, "logit": jax.nn.sigmoid}
+BEND = 1.5  # the width in f within which log Φ and log sigmoid bend, around 0
+
+
+class Bernoulli(AbstractLikelihood):
+    """p(y = 1 | f) = Φ(f) (link "probit") or 1 / (1 + e^{−f}) (link "logit"), y in {0, 1}.
+
+    The predictive probability of the probit is Φ(mean / √(1 + cov)); all else is quadrature.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> one = jnp.ones((1, 1))
+    >>> print(ig.likelihoods.Bernoulli().predictive(one, one).mean.round(4))                # Φ(1 / √2)
+    [[0.7602]]
+    """
+
+    link: str = eqx.field(static=True, default="probit")
+
+    joint: ClassVar[bool] = False
+    num_classes: ClassVar[int] = 2
+
+    def __check_init__(self):
+        choose("Bernoulli", "link", self.link, LINKS)
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (BINARY,)
+
+    def num_latents(self, num_outputs: int) -> int:
+        return num_outputs
+
+    def log_prob(self, f, y, *, index=None):
+        return LOG_LINKS[self.link]((2 * y - 1) * f)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        # In terms of (2y − 1) f the integrand is one function: log link.
+        variance = marginal_variance(mean, cov)
+        zero = jnp.zeros_like(mean)
+        return expectation(LOG_LINKS[self.link], (2 * y - 1) * mean, variance, 28, zero, zero + BEND)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import BernoulliProbs
+
+        return BernoulliProbs(LINKS[self.link](f))
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        mean, variance = (2 * y - 1) * mean, marginal_variance(mean, cov)
+        if self.link == "probit":
+            return log_ndtr(mean / jnp.sqrt(1 + variance))
+        zero = jnp.zeros_like(mean)
+        return log_expectation(jax.nn.log_sigmoid, mean, variance, PREDICTIVE_NODES, zero, zero + BEND)
+
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        failure = jnp.exp(self.predictive_log_prob(mean, cov, jnp.zeros_like(y), index=index))
+        return jnp.where(y < 0, 0.0, jnp.where(y < 1, failure, 1.0))
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        p = jnp.exp(self.predictive_log_prob(mean, cov, jnp.ones_like(mean), index=index))
+        return p, p * (1 - p)
+
+
+class Binomial(AbstractElementwise):
+    """p(y | f) = Binomial(y | total_count, p), p = Φ(f) (link "probit") or 1 / (1 + e^{−f}) (link "logit").
+
+    total_count is a number, [P] or `PerDatum`.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> lik = ig.likelihoods.Binomial(total_count=10, link="logit")
+    >>> print(lik.log_prob(jnp.zeros((1, 1)), jnp.full((1, 1), 5.0)).round(4))
+    [[-1.4020]]
+    """
+
+    total_count: Float[Array, "*P"] | PerDatum = fixed()
+    link: str = eqx.field(static=True, default="probit")
+
+    def __check_init__(self):
+        choose("Binomial", "link", self.link, LINKS)
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        total = self.total_count
+        values = total.values if isinstance(total, PerDatum) else total
+        return (integers_up_to(np.inf if isinstance(values, jax.core.Tracer) else float(np.max(np.asarray(values)))),)
+
+    def log_prob(self, f, y, *, index=None):
+        n = broadcast(self.total_count, f.shape, index)
+        log_link = LOG_LINKS[self.link]
+        choices = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
+        return choices + y * log_link(f) + (n - y) * log_link(-f)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        zero = jnp.zeros_like(mean)
+        return quadrature_expected_log_prob(self, mean, cov, y, index, 32, zero, zero + BEND)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import BinomialProbs
+
+        return BinomialProbs(LINKS[self.link](f), broadcast(self.total_count, f.shape, index).astype(int))
+
+    def cdf(self, f, y, *, index=None):
+        n = broadcast(self.total_count, f.shape, index)
+        k = jnp.clip(jnp.floor(y), 0.0, n - 1)
+        inside = betainc(jnp.maximum(n - k, 0.5), k + 1, LINKS[self.link](-f))
+        return jnp.where(y < 0, 0.0, jnp.where(jnp.floor(y) >= n, 1.0, inside))
+
+    def focus(self, y, *, index=None):
+        n = jnp.maximum(broadcast(self.total_count, y.shape, index), 1.0)
+        share = (jnp.clip(y, 0.0, n) + 0.5) / (n + 1)
+        width = 1 / jnp.sqrt((n + 1) * share * (1 - share))
+        logit = jnp.log(share) - jnp.log1p(-share)
+        slope = 1.0 if self.link == "logit" else 0.6  # Φ⁻¹(p) ≈ 0.6 logit p, near enough for a place to look
+        return slope * logit, jnp.minimum(width, BEND)

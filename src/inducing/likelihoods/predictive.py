@@ -1,0 +1,184 @@
+"""Predictive distributions of labels: p(y) = E p(y | f), f Gaussian or a mixture of Gaussians."""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, Int, Key
+
+from inducing.likelihoods.supports import fill_missing
+from inducing.quadrature import root, safe_sqrt
+
+if TYPE_CHECKING:
+    from inducing.likelihoods.base import AbstractLikelihood
+
+
+@contextlib.contextmanager
+def lenient():
+    """JAX's standard promotion rules, which NumPyro's samplers and moments rely on, whatever the user's setting."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+class Predictive(eqx.Module):
+    """The distribution of the labels at N inputs, p(y_n) = 1/S Σ_s E_{N(f | mean_sn, cov_sn)} p(y_n | f).
+
+    Everything is computed on demand, by closed forms where the likelihood has them and else by quadrature
+    whose nodes gather where the label asks. mean is [N, F] or, for a mixture, [S, N, F].
+    """
+
+    likelihood: "AbstractLikelihood"
+    latent_mean: Float[Array, "*S N F"]
+    latent_cov: Float[Array, "..."]
+    index: Int[Array, "N"] | None = None
+
+    def _components(self) -> tuple[Array, Array]:
+        if self.latent_mean.ndim == 3:
+            return self.latent_mean, self.latent_cov
+        return self.latent_mean[None], self.latent_cov[None]
+
+    def _each(self, fn) -> Array:
+        """fn(mean, cov) for each component of the mixture, stacked along a leading axis."""
+        mean, cov = self._components()
+        return fn(mean[0], cov[0])[None] if len(mean) == 1 else jax.vmap(fn)(mean, cov)
+
+    def _moments(self) -> tuple[Array, Array]:
+        first, second = jnp.moveaxis(
+            self._each(lambda m, c: jnp.stack(self.likelihood.predictive_moments(m, c, index=self.index))), 1, 0
+        )
+        mean = jnp.mean(first, axis=0)
+        return mean, jnp.mean(second + (first - mean[None]) ** 2, axis=0)
+
+    @property
+    def mean(self) -> Float[Array, "N P"]:
+        """E[y]."""
+        return self._moments()[0]
+
+    @property
+    def variance(self) -> Float[Array, "N P"]:
+        """Var[y]."""
+        return self._moments()[1]
+
+    def log_prob(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
+        """log p(y_n): outputs summed, missing ones (NaN) left out; mixtures by log-mean-exp of whole rows.
+
+        Within a component the outputs are taken as independent.
+        """
+        filled, present = fill_missing(self._labels(y), self.likelihood.fill)
+
+        def row(m, c):
+            each = self.likelihood.predictive_log_prob(m, c, filled, index=self.index)
+            return jnp.sum(jnp.where(present, each, 0.0), axis=-1)
+
+        logs = self._each(row)
+        return logsumexp(logs, axis=0) - jnp.log(jnp.asarray(len(logs), logs.dtype))
+
+    def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
+        """P(label ≤ y), each output by itself."""
+        y = self._labels(y)
+        return jnp.mean(self._each(lambda m, c: self.likelihood.predictive_cdf(m, c, y, index=self.index)), axis=0)
+
+    def quantile(self, q: float | Float[Array, ""]) -> Float[Array, "N P"]:
+        """The smallest y with cdf(y) ≥ q, each output by itself, by bisection of the cdf."""
+        mean, variance = self._moments()
+        supports = self.likelihood.supports
+        kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
+        found = {kind: _SEARCH[kind](self.cdf, q, mean, variance) for kind in dict.fromkeys(kinds)}
+        return jnp.stack([found[kind][:, p] for p, kind in enumerate(kinds)], axis=-1)
+
+    def interval(self, level: float = 0.95) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """The central interval that holds probability `level`: the quantiles (1 ∓ level)/2."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level}; 0.95 gives the 95% interval.")
+        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+
+    @property
+    def median(self) -> Float[Array, "N P"]:
+        """The quantile 1/2."""
+        return self.quantile(0.5)
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
+        """Labels drawn independently for each input (for joint draws of f see the model's `draw`)."""
+        mean, cov = self._components()
+        pick, latent, label = jax.random.split(key, 3)
+        S, N, F = mean.shape
+        s = jax.random.randint(pick, (*shape, N), 0, S)
+        mean, cov = mean[s, jnp.arange(N)], cov[s, jnp.arange(N)]
+        z = jax.random.normal(latent, mean.shape, mean.dtype)
+        f = mean + (safe_sqrt(cov) * z if cov.ndim == mean.ndim else jnp.einsum("...fg,...g->...f", root(cov), z))
+        with lenient():
+            return self.likelihood.distribution(f, index=self.index).sample(label).astype(mean.dtype)
+
+    @property
+    def probabilities(self) -> Float[Array, "N *P C"]:
+        """The probability of each class, [N, C] (or [N, P, C] for several outputs)."""
+        num = getattr(self.likelihood, "num_classes", None)
+        if num is None:
+            raise TypeError(
+                f"{type(self.likelihood).__name__} is no classification likelihood, so there are no class probabilities; "
+                "use `log_prob` or `cdf`."
+            )
+
+        def one(m, c):
+            P = 1 if self.likelihood.joint else m.shape[-1]
+            labels = jnp.broadcast_to(jnp.arange(num, dtype=m.dtype)[:, None, None], (num, m.shape[0], P))
+            each = jax.vmap(lambda y: self.likelihood.predictive_log_prob(m, c, y, index=self.index))(labels)
+            return jnp.moveaxis(jnp.exp(each), 0, -1)
+
+        out = jnp.mean(self._each(one), axis=0)
+        return out[:, 0] if out.shape[1] == 1 else out
+
+    def _labels(self, y: Array) -> Array:
+        y = jnp.asarray(y, self.latent_mean.dtype)
+        return y[:, None] if y.ndim == 1 else y
+
+
+def _bisect(below, lower: Array, upper: Array, steps: int) -> Array:
+    def step(_, ends):
+        lower, upper = ends
+        middle = 0.5 * (lower + upper)
+        low = below(middle)
+        return jnp.where(low, middle, lower), jnp.where(low, upper, middle)
+
+    return jax.lax.fori_loop(0, steps, step, (lower, upper))[1]
+
+
+def _search_real(cdf, q, mean, variance):
+    """y = location + scale·sinh(t): t is bisected, so that scales of any size and heavy tails are reached."""
+    scale = jnp.where(jnp.isfinite(variance) & (variance > 0), jnp.sqrt(variance), 1.0)
+    location = jnp.where(jnp.isfinite(mean), mean, 0.0)
+    reach = jnp.full_like(mean, 40.0)
+    t = _bisect(lambda t: cdf(location + scale * jnp.sinh(t)) < q, -reach, reach, _steps(mean, 62, 32))
+    return location + scale * jnp.sinh(t)
+
+
+def _search_positive(cdf, q, mean, variance):
+    reach = jnp.full_like(mean, 0.98 * float(jnp.log(jnp.finfo(mean.dtype).max)))
+    return jnp.exp(_bisect(lambda t: cdf(jnp.exp(t)) < q, -reach, reach, _steps(mean, 64, 34)))
+
+
+def _search_unit(cdf, q, mean, variance):
+    """y = sigmoid(t), bisected in t."""
+    reach = jnp.full_like(mean, 36.0 if mean.dtype == jnp.float64 else 15.0)
+    return jax.nn.sigmoid(_bisect(lambda t: cdf(jax.nn.sigmoid(t)) < q, -reach, reach, _steps(mean, 62, 30)))
+
+
+def _search_count(cdf, q, mean, variance):
+    """The smallest whole number with cdf ≥ q, found bit by bit: exact, up to the last integer the dtype can hold."""
+    bits = 52 if mean.dtype == jnp.float64 else 23
+
+    def step(k, position):
+        trial = position + jnp.exp2((bits - 1 - k).astype(mean.dtype))
+        return jnp.where(cdf(trial) < q, trial, position)
+
+    return jax.lax.fori_loop(0, bits, step, jnp.full_like(mean, -1.0)) + 1
+
+
+def _steps(mean: Array, double: int, single: int) -> int:
+    return double if mean.dtype == jnp.float64 else single
+
+
+_SEARCH = {"real": _search_real, "positive": _search_positive, "unit": _search_unit, "count": _search_count}

@@ -1,0 +1,199 @@
+"""Expectations under Gaussians: Gauss–Hermite, graded trapezoid, tensor, quasi-Monte Carlo and Monte Carlo rules.
+
+The rule of choice in one dimension is the *graded trapezoid*. The trapezoid rule converges
+geometrically for analytic integrands that decay, and it needs about half the nodes of Gauss–Hermite
+when the integrand has singularities near the real axis (Student-t). A change of variables crowds its
+nodes around one place where the integrand bends within a width that is small beside the Gaussian's
+standard deviation, so that wide Gaussians need no more nodes than narrow ones.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, Key
+
+
+def safe_sqrt(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """√x with derivative 0, not ∞, at x = 0 (and value 0 below): a deterministic f keeps finite gradients."""
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+
+
+@functools.cache
+def hermite_rule(num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of the `num`-point Gauss–Hermite rule for N(0, 1): exact for polynomials of degree 2·num − 1."""
+    z, w = np.polynomial.hermite_e.hermegauss(num)
+    return z, w / w.sum()
+
+
+def gauss_hermite(
+    fn: Callable[[Array], Array], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"], num: int = 20
+) -> Float[Array, "*shape"]:
+    """E[fn(f)], f ~ N(mean, variance), elementwise, by the `num`-point Gauss–Hermite rule.
+
+    >>> import jax.numpy as jnp
+    >>> from inducing.quadrature import gauss_hermite
+    >>> print(gauss_hermite(jnp.square, jnp.asarray([1.0]), jnp.asarray([2.0])).round(6))
+    [3.]
+    """
+    z, w = (jnp.asarray(a, mean.dtype) for a in hermite_rule(num))
+    sd = safe_sqrt(variance)
+    return jnp.tensordot(w, jax.vmap(lambda zk: fn(mean + sd * zk))(z), axes=1)
+
+
+def graded_nodes(
+    mean: Float[Array, "*shape"],
+    variance: Float[Array, "*shape"],
+    num: int,
+    centre: Float[Array, "*shape"] | None = None,
+    width: Float[Array, "*shape"] | None = None,
+    *,
+    reach: float = 7.0,
+    extend: bool = False,
+) -> tuple[Float[Array, "num *shape"], Float[Array, "num *shape"]]:
+    """Nodes f and weights w with E[g(f)] ≈ Σ_k w_k g(f_k) for f ~ N(mean, variance), elementwise.
+
+    A trapezoid rule in t, where f = mean + sd·z and z − z0 = b t + a t³: spacing `width`-fine around
+    `centre` (z0 = (centre − mean)/sd) and coarse far from it; uniform in z when the Gaussian is no wider
+    than a few widths, or without a centre. z spans ±`reach`, and with `extend` also the centre, for
+    integrands whose mass lies there although the Gaussian is small. The nodes depend on mean and variance only
+    as a choice of rule, so derivatives pass through f = mean + sd·z alone.
+    """
+    sd = safe_sqrt(variance)
+    steps = np.linspace(-1.0, 1.0, num)
+    if centre is None or width is None:
+        z = reach * steps
+        w = np.exp(-0.5 * z**2)
+        expand = (num,) + (1,) * mean.ndim
+        z, w = (jnp.asarray(a, mean.dtype).reshape(expand) for a in (z, w / w.sum()))
+        return mean[None] + sd[None] * z, jnp.broadcast_to(w, (num, *mean.shape))
+    m, s, c, h = (jax.lax.stop_gradient(a) for a in (mean, sd, centre, width))
+    s = jnp.maximum(s, jnp.finfo(m.dtype).tiny ** 0.5)
+    big = 1e6  # a centre that far from the Gaussian does not matter
+    z0 = jnp.clip((c - m) / s, -big, big)
+    # On t ∈ [−1, 1] the plain rule has z = reach·t. Near the centre we want dz/dt ≈ num/4 widths.
+    b = jnp.minimum(0.25 * num * jnp.minimum(h / s, big) + jnp.maximum(jnp.abs(z0) - reach, 0.0), reach)
+    a = reach - b
+    far = jnp.clip(z0, -30.0, 30.0) if extend else jnp.zeros_like(z0)
+    lower = _cubic_inverse(jnp.minimum(far, 0.0) - reach - z0, a, b)
+    upper = _cubic_inverse(jnp.maximum(far, 0.0) + reach - z0, a, b)
+    u = jnp.asarray(0.5 * (steps + 1), m.dtype).reshape((num,) + (1,) * m.ndim)
+    lower, upper, z0, a, b = (x[None] for x in (lower, upper, z0, a, b))
+    t = lower + (upper - lower) * u
+    z = z0 + t * (b + a * t * t)
+    w = jnp.exp(-0.5 * z * z) * (b + 3 * a * t * t)
+    w = w / jnp.sum(w, axis=0, keepdims=True)
+    return mean[None] + sd[None] * z, w
+
+
+def _cubic_inverse(x: Array, a: Array, b: Array) -> Array:
+    """The real t with a t³ + b t = x, for a, b ≥ 0 not both 0 (two Newton steps polish the closed form)."""
+    tiny = jnp.finfo(x.dtype).eps
+    safe_a, safe_b = jnp.maximum(a, tiny), jnp.maximum(b, tiny)
+    scale = jnp.sqrt(safe_b / (3 * safe_a))
+    t = 2 * scale * jnp.sinh(jnp.arcsinh(1.5 * x / (safe_b * scale)) / 3)
+    for _ in range(2):
+        t = t - (t * (safe_b + safe_a * t * t) - x) / (safe_b + 3 * safe_a * t * t)
+    return t
+
+
+def expectation(
+    fn: Callable[[Array], Array],
+    mean: Float[Array, "*shape"],
+    variance: Float[Array, "*shape"],
+    num: int = 32,
+    centre: Float[Array, "*shape"] | None = None,
+    width: Float[Array, "*shape"] | None = None,
+) -> Float[Array, "*shape"]:
+    """E[fn(f)], f ~ N(mean, variance), elementwise, by the graded trapezoid rule (see `graded_nodes`).
+
+    >>> import jax, jax.numpy as jnp
+    >>> from inducing.quadrature import expectation
+    >>> zero, one = jnp.zeros(1), jnp.ones(1)
+    >>> print(expectation(jax.nn.softplus, zero, 1e4 * one, 32, zero, one).round(4))   # 100 / √(2π) + …
+    [39.901]
+    """
+    f, w = graded_nodes(mean, variance, num, centre, width)
+    return jnp.sum(w * jax.vmap(fn)(f), axis=0)
+
+
+def log_expectation(
+    log_fn: Callable[[Array], Array],
+    mean: Float[Array, "*shape"],
+    variance: Float[Array, "*shape"],
+    num: int = 80,
+    centre: Float[Array, "*shape"] | None = None,
+    width: Float[Array, "*shape"] | None = None,
+) -> Float[Array, "*shape"]:
+    """log E[exp(log_fn(f))], f ~ N(mean, variance), elementwise; nodes reach out to the centre, wherever it is."""
+    f, w = graded_nodes(mean, variance, num, centre, width, extend=True)
+    return logsumexp(jax.vmap(log_fn)(f) + jnp.log(w), axis=0)
+
+
+@functools.cache
+def tensor_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes [K, dim] and weights [K] of the product of `dim` trapezoid rules for N(0, I), ball-shaped: negligible corners dropped."""
+    reach = 6.5
+    z1 = np.linspace(-reach, reach, num)
+    z = np.stack(np.meshgrid(*[z1] * dim, indexing="ij"), -1).reshape(-1, dim)
+    z = z[(z**2).sum(-1) <= reach**2 * 1.0001]
+    w = np.exp(-0.5 * (z**2).sum(-1))
+    return z, w / w.sum()
+
+
+@functools.cache
+def qmc_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes [num, dim] and equal weights [num] of a fixed quasi-Monte Carlo rule for N(0, I): Sobol points, antithetic pairs."""
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    half = num // 2
+    sobol = qmc.Sobol(dim, scramble=True, seed=np.random.default_rng(0))
+    u = sobol.random_base2(math.ceil(math.log2(half)))[:half]
+    z = ndtri(np.clip(u, 1e-12, 1 - 1e-12))
+    z = np.concatenate([z, -z])
+    return z, np.full(len(z), 1.0 / len(z))
+
+
+def root(cov: Float[Array, "*N F F"]) -> Float[Array, "*N F F"]:
+    """A lower-triangular square root of positive semi-definite matrices, singular ones included.
+
+    Column by column with vanishing pivots skipped (value and derivative), so that zero variances and
+    perfectly correlated latents are fine. F is small here: the number of latents of one datum.
+    """
+    F = cov.shape[-1]
+    eps = jnp.finfo(cov.dtype).eps
+    diagonal = jnp.diagonal(cov, axis1=-2, axis2=-1)
+    columns = []
+    rest = cov
+    for i in range(F):
+        pivot = rest[..., i, i]
+        good = pivot > 10 * eps * jnp.abs(diagonal[..., i])
+        scale = jnp.where(good, jax.lax.rsqrt(jnp.where(good, pivot, 1.0)), 0.0)
+        below = jnp.asarray(np.arange(F) >= i, cov.dtype)
+        column = rest[..., :, i] * scale[..., None] * jnp.broadcast_to(below, rest.shape[:-1])
+        rest = rest - column[..., :, None] * column[..., None, :]
+        columns.append(column)
+    return jnp.stack(columns, axis=-1)
+
+
+def gaussian_nodes(mean: Float[Array, "*N F"], cov: Float[Array, "..."], z: np.ndarray) -> Float[Array, "K *N F"]:
+    """The standard nodes z [K, F] moved to N(mean, cov); cov is [*N, F] (variances) or [*N, F, F]."""
+    nodes = jnp.asarray(z, mean.dtype)
+    if cov.ndim == mean.ndim:
+        return mean[None] + safe_sqrt(cov)[None] * nodes.reshape((len(z),) + (1,) * (mean.ndim - 1) + (z.shape[-1],))
+    return mean[None] + jnp.einsum("...fg,kg->k...f", root(cov), nodes)
+
+
+def monte_carlo(
+    fn: Callable[[Array], Array], key: Key[Array, ""], mean: Float[Array, "*N F"], cov: Float[Array, "..."], num: int
+) -> Array:
+    """E[fn(f)], f ~ N(mean, cov), by `num` random samples; fn acts on one [*N, F] sample; cov as in `gaussian_nodes`."""
+    z = jax.random.normal(key, (num, *mean.shape), mean.dtype)
+    step = safe_sqrt(cov)[None] * z if cov.ndim == mean.ndim else jnp.einsum("...fg,k...g->k...f", root(cov), z)
+    return jnp.mean(jax.vmap(fn)(mean[None] + step), axis=0)
