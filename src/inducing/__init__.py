@@ -1,0 +1,22 @@
+"""Sparse variational Gaussian processes in JAX: from a one-line regression to importance-weighted deep models."""
+
+from importlib.metadata import version as _version
+
+from . import features as features
+from . import gaussian as gaussian
+from . import kernels as kernels
+from . import layers as layers
+from . import likelihoods as likelihoods
+from . import means as means
+from . import priors as priors
+from .collapsed import collapse as collapse
+from .collapsed import collapsed_elbo as collapsed_elbo
+from .collapsed import log_evidence as log_evidence
+from .data import Data as Data
+from .layers import SparseGP as SparseGP
+from .model import Model as Model
+from .objectives import elbo as elbo
+from .parameters import Module as Module
+from .priors import GP as GP
+
+__version__ = _version("inducing")

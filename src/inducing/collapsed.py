@@ -1,0 +1,200 @@
+"""The collapsed bound of Gaussian likelihoods (Titsias 2009): q(u) at its optimum, in closed form.
+
+For y_np = f_p(x_n) + ε, with precisions τ_np (0 for a missing label) and residuals r = y − μ, the labels enter
+through two statistics of the whitened latents,
+
+    Λ = I + Σ_np τ_np b_np b_npᵀ,      c = Σ_np τ_np r_np b_np,      b_np = Luu⁻¹ Cov(u, f_p(x_n)),
+
+and the optimal q(w) = N(Λ⁻¹c, Λ⁻¹) gives the bound
+
+    ½ ( Σ log τ/2π − Σ τ r² + cᵀΛ⁻¹c − log |Λ| − Σ τ (k_np − b_npᵀb_np) ).
+
+Where outputs mix latents, Λ couples them: it is [L·M, L·M], else one [M, M] for each latent.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .covariance import Dense, batched
+from .data import Data, as_data
+from .layers import qu
+from .layers.sparse_gp import Cache, SparseGP
+from .likelihoods.base import broadcast
+from .likelihoods.gaussian import Gaussian
+from .model import Model
+from .parameters import dtype_of
+from .priors.base import mix_variance, weights
+
+BLOCK = 1024
+
+
+class _Statistics(NamedTuple):
+    """Sums over the data, in u coordinates: Ψ [G, M', M'] and b [G, M'], for G groups of coupled latents."""
+
+    Psi: Array
+    b: Array
+    constant: Array
+    trace: Array
+
+
+def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
+    """Titsias' bound: the `elbo` of a one-layer model with a Gaussian likelihood at its optimal q(u).
+
+    O(N M²) time and O(M²) memory beyond the data: the sums run over blocks, recomputed in the reverse pass.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+    >>> bool(ig.collapsed_elbo(model, data) >= ig.elbo(model, data))
+    True
+    """
+    layer, data = _checked(model, data)
+    stats, Lambda, c, cache = _optimum(model, layer, data)
+    quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
+    explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
+    return 0.5 * (stats.constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
+
+
+def collapse(model: Model, data: Any) -> Model:
+    """The same model with the optimal q(u) for its Gaussian likelihood.
+
+    Where outputs mix latents, the optimum couples them and the root becomes [L·M, L·M].
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+    >>> optimal = ig.collapse(model, data)
+    >>> abs(float(ig.elbo(optimal, data) - ig.collapsed_elbo(model, data))) < 1e-9
+    True
+    """
+    layer, data = _checked(model, data)
+    _, Lambda, c, cache = _optimum(model, layer, data)
+    L, M = layer.prior.num_latents, layer.num_features
+    m = batched("solve", Lambda, c[..., None])[..., 0].reshape(L, M)
+    root = jax.vmap(inverse_root)(Lambda.matrix)
+    root = root if root.shape[0] == L else root[0]
+    optimal = SparseGP(layer.prior, layer.features, m, root, "w", layer.jitter).with_coordinates(layer.coordinates)
+    return eqx.tree_at(lambda m: m.layers, model, (optimal,))
+
+
+def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """The lower-triangular R with R Rᵀ = Λ⁻¹, from the Cholesky factor of Λ with rows and columns reversed.
+
+    >>> R = inverse_root(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> bool(jnp.allclose(R @ R.T, jnp.linalg.inv(jnp.array([[2.0, 1.0], [1.0, 2.0]]))))
+    True
+    """
+    return Dense(Lambda[::-1, ::-1]).inverse_root[::-1, ::-1].T
+
+
+def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
+    """The exact log marginal likelihood of the prior under the model's Gaussian likelihood: O((NP)³), no features.
+
+    An objective as any other: `ig.fit(model, data, objective=ig.log_evidence)` trains an exact GP.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+    >>> bool(ig.log_evidence(model, data) >= ig.collapsed_elbo(model, data))
+    True
+    """
+    layer, data = _checked(model, data)
+    noise = broadcast(model.likelihood.variance, data.y.shape, data.index)
+    y = jnp.where(data.mask, data.y, jnp.nan)
+    return layer.prior.condition(data.x, y, noise).log_marginal_likelihood
+
+
+def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
+    layer = model.layers[-1]
+    if len(model.layers) != 1 or not isinstance(layer, SparseGP) or not isinstance(model.likelihood, Gaussian):
+        kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
+        raise TypeError(
+            f"the optimal q(u) has a closed form for one SparseGP layer with a Gaussian likelihood, not for ({kinds}); "
+            "use ig.elbo."
+        )
+    data = as_data(data, dtype_of(model))
+    if data.y.shape[1] != layer.prior.num_outputs:
+        raise ValueError(f"y has {data.y.shape[1]} columns but the prior has {layer.prior.num_outputs} outputs.")
+    return layer, data
+
+
+def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, Dense, Array, Cache]:
+    """The statistics, Λ (stacked [G, M', M']), c [G, M'], and the factorised Kuu."""
+    cache = layer.cache()
+    L = layer.prior.num_latents
+    # In float64 the sums of Kuf Kfu are whitened at the end (one product a block); with little or no jitter, or in
+    # float32, that loses too many digits, and each block is whitened first.
+    late = dtype_of(model) == jnp.float64 and layer.jitter >= 1e-7
+    Kuu = qu.repeat(cache.Kuu, L)
+    stats = _statistics(model, layer, data, None if late else Kuu)
+    Psi, b = stats.Psi, stats.b
+    if late:
+        G = Psi.shape[0]
+        n = L // G
+        M = Psi.shape[1] // n
+
+        def whiten(B):  # [G, n·M, k] -> Luu⁻¹ of each latent's rows
+            return batched("root_solve", Kuu, B.reshape(L, M, -1)).reshape(B.shape)
+
+        Psi = whiten(jnp.swapaxes(whiten(Psi), 1, 2))
+        b = whiten(b[..., None])[..., 0]
+    eye = jnp.eye(Psi.shape[1], dtype=Psi.dtype)[None]
+    Lambda = jax.vmap(Dense)(0.5 * (Psi + jnp.swapaxes(Psi, 1, 2)) + eye)
+    return stats, Lambda, b, cache
+
+
+def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
+    """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it."""
+    N, size = len(data), min(BLOCK, len(data))
+    blocks = -(-N // size)
+    padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1)), data)
+    padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)  # the padding is masked: False
+
+    @jax.checkpoint
+    def add(total, block):
+        return jax.tree.map(jnp.add, total, _block_statistics(model, layer, block, Kuu)), None
+
+    first = _block_statistics(model, layer, jax.tree.map(lambda a: a[0], padded), Kuu)
+    if blocks == 1:
+        return first
+    total, _ = jax.lax.scan(add, first, jax.tree.map(lambda a: a[1:], padded))
+    return total
+
+
+def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
+    prior = layer.prior
+    L, J = prior.num_latents, prior.num_sites
+    noise = broadcast(model.likelihood.variance, data.y.shape, data.index)
+    tau = jnp.where(data.mask, 1.0 / noise, 0.0)
+    r = jnp.where(data.mask, data.y - prior.mean(data.x), 0.0)
+    n = r.shape[0]
+    Kuf = prior.Kuf(layer.features, data.x)
+    Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
+    if Kuu is not None:
+        Kuf = batched("root_solve", Kuu, jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])))
+    W = weights(prior)
+    if W is None:  # each latent is an output: no coupling
+        if Kuf.shape[0] == 1 and L > 1:
+            Kuf = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
+        Psi = (Kuf * tau.T[:, None, :]) @ jnp.swapaxes(Kuf, 1, 2)
+        b = jnp.einsum("lmn,ln->lm", Kuf, (tau * r).T)
+    else:
+        Kuf = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
+        if J == 1:
+            omega = jnp.einsum("np,pl,pk->nlk", tau, W, W)
+            rho = (tau * r) @ W
+        else:
+            omega = jnp.einsum("np,pl,pk->nplk", tau, W, W).reshape(n * J, L, L)
+            rho = jnp.einsum("np,pl->npl", tau * r, W).reshape(n * J, L)
+        M = Kuf.shape[1]
+        Psi = jnp.einsum("lmi,ilk,kni->lmkn", Kuf, omega, Kuf).reshape(1, L * M, L * M)
+        b = jnp.einsum("lmi,il->lm", Kuf, rho).reshape(1, L * M)
+    Kff = prior.Kff_diag(data.x)
+    variance = mix_variance(prior, jnp.broadcast_to(Kff, (L, n, J)))
+    log_tau = jnp.where(data.mask, -jnp.log(2.0 * np.pi * noise), 0.0)
+    return _Statistics(Psi, b, jnp.sum(log_tau) - jnp.sum(tau * r**2), jnp.sum(tau * variance))

@@ -1,0 +1,140 @@
+"""What users pass in, brought to one form and checked once."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Data(eqx.Module):
+    """Inputs x [N, D] (None: unsupervised), labels y [N, P], which of them were seen, and the row numbers.
+
+    `mask` is True where a label was observed; by default everywhere but where y is NaN. `index` addresses
+    what belongs to single data (latent variables, known noise); by default 0 … N−1.
+
+    >>> data = Data([0.0, 1.0], [1.0, float("nan")])
+    >>> data.x.shape, data.y.shape, data.mask[:, 0].tolist()
+    ((2, 1), (2, 1), [True, False])
+    """
+
+    x: Float[Array, "N D"] | None
+    y: Float[Array, "N P"] | None
+    mask: Bool[Array, "N P"] | None
+    index: Int[Array, " N"]
+
+    def __init__(self, x: Any, y: Any = None, mask: Any = None, index: Any = None):
+        if x is None and y is None:
+            raise ValueError("Data needs inputs x, labels y, or both; got neither.")
+        self.x = None if x is None else _columns(x, "x", allow_nan=False)
+        self.y = None if y is None else _columns(y, "y", allow_nan=True)
+        rows = {name: len(v) for name, v in (("x", self.x), ("y", self.y)) if v is not None}
+        if len(set(rows.values())) > 1:
+            raise ValueError(f"x has {rows['x']} rows and y has {rows['y']}; each row of x needs its row of y.")
+        n = next(iter(rows.values()))
+        self.mask = _mask(self.y, mask)
+        if index is None:
+            self.index = jnp.arange(n)
+        else:
+            self.index = jnp.asarray(index, int)
+            if self.index.shape != (n,):
+                raise ValueError(f"index must have one entry per row, shape ({n},), got {self.index.shape}.")
+
+    def __len__(self) -> int:
+        return self.index.shape[0]
+
+    @property
+    def num_missing(self) -> int:
+        """How many labels are missing."""
+        return 0 if self.mask is None else int(self.mask.size - self.mask.sum())
+
+    def rows(self, i: Array) -> "Data":
+        """The data at the rows i."""
+        return jax.tree.map(lambda a: a[i], self)
+
+    def astype(self, dtype) -> "Data":
+        """The same data in another floating-point dtype."""
+        return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, self)
+
+
+def as_inputs(x: Any, dtype=None) -> Float[Array, "N D"]:
+    """New inputs [N, D] from anything array-like, checked.
+
+    >>> as_inputs([1, 2, 3]).shape
+    (3, 1)
+    """
+    out = _columns(x, "X", allow_nan=False)
+    return out if dtype is None else out.astype(dtype)
+
+
+def as_data(data: Any, dtype=None) -> Data:
+    """Coerce a `Data`, a pair (x, y) or a triple (x, y, mask) to `Data`, optionally in a dtype.
+
+    >>> len(as_data(([1.0, 2.0], [3.0, 4.0])))
+    2
+    """
+    if not isinstance(data, Data):
+        if not isinstance(data, tuple | list) or not 2 <= len(data) <= 4:
+            raise TypeError(f"data must be a pair (X, y) or an ig.Data, got {type(data).__name__}.")
+        data = Data(*data)
+    return data if dtype is None else data.astype(dtype)
+
+
+def _mask(y: Array | None, mask: Any) -> Array | None:
+    if y is None:
+        return None
+    seen = ~jnp.isnan(y)
+    if mask is None:
+        return seen
+    mask = jnp.asarray(mask, bool)
+    mask = mask[:, None] if mask.ndim == 1 else mask
+    if mask.shape != y.shape:
+        raise ValueError(f"mask must have the shape of y, {y.shape}, got {mask.shape}.")
+    return mask & seen
+
+
+def _columns(value: Any, name: str, allow_nan: bool) -> Array:
+    """A floating-point array [N, columns]; vectors become one column; checked when concrete."""
+    if isinstance(value, jax.core.Tracer):
+        return value[:, None] if value.ndim == 1 else value
+    if hasattr(value, "to_numpy"):  # pandas and polars
+        value = value.to_numpy()
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if array.dtype.kind in "OUS":
+        array = _numbers(array, name)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got shape {tuple(array.shape)}.")
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise ValueError(f"{name} is empty: shape {tuple(array.shape)}; pass at least one row and one column.")
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        array = np.asarray(array, float)
+    concrete = np.asarray(array)
+    bad = np.isinf(concrete) if allow_nan else ~np.isfinite(concrete)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        cure = "remove or impute that row" if not allow_nan else "inf is no label; use NaN for a missing one"
+        raise ValueError(f"{name} has {concrete[row, column]} in row {row}, column {column}; {cure}.")
+    if allow_nan and np.isnan(concrete).all():
+        raise ValueError(f"every label in {name} is missing (NaN); there is nothing to learn from.")
+    return jnp.asarray(array)
+
+
+def _numbers(array: np.ndarray, name: str) -> np.ndarray:
+    try:
+        return array.astype(float)
+    except (TypeError, ValueError):
+        for column, values in enumerate(np.atleast_2d(array.T)):
+            for v in values:
+                try:
+                    float(v)
+                except (TypeError, ValueError):
+                    raise TypeError(
+                        f"{name} has {v!r} in column {column}, which is no number; encode text columns as numbers first."
+                    ) from None
+        raise

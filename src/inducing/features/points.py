@@ -1,0 +1,38 @@
+"""Inducing points: u[m] = f(Z_m)."""
+
+from jaxtyping import Array, Float
+
+from ..covariance import Dense
+from ..parameters import real
+from .base import AbstractFeatures
+
+
+class InducingPoints(AbstractFeatures):
+    """Function values at M inputs Z [M, D]: u[m] = f(Z_m) (section 2.2; Dirac features in section 2.3).
+
+        Kuu[m, n] = k(Z_m, Z_n),    Kuf[m](x) = k(Z_m, x)
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> ig.features.InducingPoints([[0.0], [1.0]]).Kuf(ig.kernels.SquaredExponential(), jnp.zeros((3, 1))).shape
+    (2, 3)
+    """
+
+    Z: Float[Array, "M D"] = real()
+
+    def __check_init__(self):
+        if getattr(self.Z, "ndim", 2) != 2:
+            raise ValueError(f"Z must be [M, D], one inducing input a row, got shape {tuple(self.Z.shape)}.")
+
+    @property
+    def num_features(self) -> int:
+        return self.Z.shape[0]
+
+    def apply(self, f):
+        return f(self.Z)
+
+    def Kuu(self, kernel, jitter):
+        return Dense(kernel.gram(self.Z), jitter)
+
+    def Kuf(self, kernel, X):
+        return kernel.gram(self.Z, X)

@@ -1,0 +1,113 @@
+"""Identities of multivariate Gaussians (section 2.1), and the coordinates u, v, w of q(u) (section 4.1).
+
+Coordinates of an inducing variable with prior N(μ_u, Kuu), Kuu = Luu Luuᵀ:
+
+    u,      v = u − μ_u,      w = Luu⁻¹ v,
+
+so that a priori v ~ N(0, Kuu) and w ~ N(0, I).
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .covariance import AbstractCovariance
+
+Coordinates = Literal["u", "v", "w"]
+
+
+def condition(
+    muf: Float[Array, " N"],
+    muu: Float[Array, " M"],
+    Sff: Float[Array, "N N"],
+    Sfu: Float[Array, "N M"],
+    Suu: AbstractCovariance,
+    u: Float[Array, " M"],
+) -> tuple[Float[Array, " N"], Float[Array, "N N"]]:
+    """Mean and covariance of f | u for jointly Gaussian (f, u): eq:cond_mvg.
+
+        f | u ~ N( μ_f + Σfu Σuu⁻¹ (u − μ_u),  Σff − Σfu Σuu⁻¹ Σuf )
+
+    >>> from inducing.covariance import Diagonal
+    >>> one = jnp.ones(1)
+    >>> mean, cov = condition(0 * one, 0 * one, one[:, None], 0.5 * one[:, None], Diagonal(one), 2 * one)
+    >>> float(mean[0]), float(cov[0, 0])
+    (1.0, 0.75)
+    """
+    A = Suu.root_solve(Sfu.T)
+    mean = muf + A.T @ Suu.root_solve((u - muu)[:, None])[:, 0]
+    return mean, Sff - A.T @ A
+
+
+def marginalise(
+    muf: Float[Array, " N"],
+    muu: Float[Array, " M"],
+    Sff: Float[Array, "N N"],
+    Sfu: Float[Array, "N M"],
+    Suu: AbstractCovariance,
+    m: Float[Array, " M"],
+    S: Float[Array, "M M"],
+) -> tuple[Float[Array, " N"], Float[Array, "N N"]]:
+    """Mean and covariance of q(f) = ∫ p(f | u) q(u) du for another marginal q(u) = N(m, S): eq:sparse_mvg.
+
+        f ~ N( μ_f + Σfu Σuu⁻¹ (m − μ_u),  Σff − Σfu Σuu⁻¹ (Σuu − S) Σuu⁻¹ Σuf )
+
+    >>> from inducing.covariance import Diagonal
+    >>> one = jnp.ones(1)
+    >>> mean, cov = marginalise(0 * one, 0 * one, one[:, None], one[:, None], Diagonal(one), 2 * one, 0.25 * one[:, None])
+    >>> float(mean[0]), float(cov[0, 0])
+    (2.0, 0.25)
+    """
+    mean, conditional = condition(muf, muu, Sff, Sfu, Suu, m)
+    B = Suu.solve(Sfu.T)
+    return mean, conditional + B.T @ S @ B
+
+
+def linear_map(
+    Phi: Float[Array, "M N"], muf: Float[Array, " N"], Sff: Float[Array, "N N"]
+) -> tuple[Float[Array, " M"], Float[Array, "N M"], Float[Array, "M M"]]:
+    """μ_u, Σfu and Σuu of u = Φ f: eq:muu, eq:sfu, eq:suu.
+
+        μ_u = Φ μ_f,    Σfu = Σff Φᵀ,    Σuu = Φ Σff Φᵀ
+
+    >>> muu, Sfu, Suu = linear_map(jnp.array([[1.0, 1.0]]), jnp.array([1.0, 2.0]), jnp.eye(2))
+    >>> float(muu[0]), float(Suu[0, 0])
+    (3.0, 2.0)
+    """
+    Sfu = Sff @ Phi.T
+    return Phi @ muf, Sfu, Phi @ Sfu
+
+
+def log_abs_det(root: Array) -> Float[Array, ""]:
+    """log |det R| of a lower-triangular root [M, M] or a diagonal one [M]."""
+    diagonal = jnp.diagonal(root) if root.ndim == 2 else root
+    return jnp.sum(jnp.log(jnp.abs(diagonal)))
+
+
+def kl(m: Float[Array, " M"], root: Array, mu: Float[Array, " M"], covariance: AbstractCovariance) -> Float[Array, ""]:
+    """KL( N(m, R Rᵀ) ‖ N(μ, K) ) for a lower-triangular (or diagonal, [M]) root R.
+
+        ½ ( tr K⁻¹RRᵀ + (m − μ)ᵀ K⁻¹ (m − μ) − M + log |K| − log |RRᵀ| )
+
+    >>> from inducing.covariance import Diagonal
+    >>> float(kl(jnp.ones(2), jnp.ones(2), jnp.zeros(2), Diagonal(jnp.ones(2))))
+    1.0
+    """
+    w = covariance.root_solve((m - mu)[:, None])
+    R = covariance.root_solve(root if root.ndim == 2 else jnp.diag(root))
+    return 0.5 * (jnp.sum(R**2) + jnp.sum(w**2) - m.shape[0] + covariance.logdet()) - log_abs_det(root)
+
+
+def kl_whitened(m: Array, root: Array) -> Float[Array, ""]:
+    """KL( N(m, R Rᵀ) ‖ N(0, I) ) for m [M] and a lower-triangular [M, M] or diagonal [M] root.
+
+    >>> float(kl_whitened(jnp.zeros(3), jnp.eye(3)))
+    0.0
+    """
+    return 0.5 * (jnp.sum(root**2) + jnp.sum(m**2) - m.shape[0]) - log_abs_det(root)
+
+
+def standard_normal_log_prob(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """log N(x | 0, 1), elementwise."""
+    return -0.5 * x**2 - 0.5 * jnp.log(2.0 * jnp.pi).astype(x.dtype)

@@ -1,0 +1,120 @@
+"""q(u): a Gaussian over the inducing variables of L latents, by its mean [L, M] and a root of its covariance.
+
+The shape of the root says its form:
+
+    full      [L, M, M]    one lower-triangular root for each latent
+    diagonal  [L, 1, M]    independent inducing variables
+    coupled   [L·M, L·M]   one lower-triangular root for all latents together
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..covariance import AbstractCovariance, batched
+
+
+def is_coupled(root: Array) -> bool:
+    """Whether the root correlates the latents."""
+    return root.ndim == 2
+
+
+def is_diagonal(root: Array) -> bool:
+    """Whether the root is diagonal (a single inducing variable counts as full)."""
+    return root.ndim == 3 and root.shape[1] == 1 and root.shape[2] > 1
+
+
+def as_root(root: Array, L: int, M: int) -> Array:
+    """A user's root in one of the three forms: [M], [M, M], [L, M], [L, M, M] and [L·M, L·M] are accepted."""
+    accepted = {
+        (L, M, M): lambda r: r,
+        (L, 1, M): lambda r: r,
+        (L, M): lambda r: r[:, None, :],
+    }
+    if L > 1:
+        accepted[(L * M, L * M)] = lambda r: r
+    else:
+        accepted |= {(M, M): lambda r: r[None], (M,): lambda r: r[None, None, :]}
+    if root.shape not in accepted:
+        shapes = ", ".join(str(list(s)) for s in accepted)
+        raise ValueError(f"root has shape {list(root.shape)}; for {L} latents and {M} features pass one of {shapes}.")
+    return accepted[root.shape](root)
+
+
+def root_transpose_matmul(root: Array, A: Float[Array, "K M n"]) -> Float[Array, "L M2 n"]:
+    """T_l = R_lᵀ A_l, so that Cov(f_l, f_k) = T_lᵀ T_k; M2 is M, or L·M for a coupled root. A may be shared (K = 1)."""
+    if is_diagonal(root):
+        return root[:, 0, :, None] * A
+    if is_coupled(root):
+        M = A.shape[1]
+        rows = root.reshape(root.shape[0] // M, M, root.shape[1])
+        return jnp.swapaxes(rows, 1, 2) @ A
+    L, M, _ = root.shape
+    RT = jnp.swapaxes(root, 1, 2)
+    if A.shape[0] == 1 and L > 1:  # one product for all latents
+        return (RT.reshape(L * M, M) @ A[0]).reshape(L, M, -1)
+    return RT @ A
+
+
+def log_abs_det(root: Array) -> Float[Array, ""]:
+    """log |det R|, summed over the latents."""
+    diagonal = root if is_diagonal(root) else jnp.diagonal(root, axis1=-2, axis2=-1)
+    return jnp.sum(jnp.log(jnp.abs(diagonal)))
+
+
+def kl(m: Float[Array, "L M"], root: Array, half_logdet: Array | float = 0.0) -> Float[Array, ""]:
+    """KL(q ‖ p) in w, where p = N(0, I).
+
+    For q given in other coordinates, `root` is the whitened one and `half_logdet` corrects log |det R| to what it is
+    there; see `SparseGP.kl`.
+    """
+    return 0.5 * (jnp.sum(root**2) + jnp.sum(m**2) - m.size) - half_logdet
+
+
+def expand(root: Array) -> Array:
+    """A diagonal root as a full one; others as they are."""
+    return jnp.eye(root.shape[-1], dtype=root.dtype)[None] * root if is_diagonal(root) else root
+
+
+def whiten(root: Array, Kuu: AbstractCovariance, L: int) -> Array:
+    """Luu⁻¹ R for a root of v."""
+    return _left("root_solve", expand(root), Kuu, L)
+
+
+def colour(root: Array, Kuu: AbstractCovariance, L: int) -> Array:
+    """Luu R for a root of w."""
+    return _left("root_matmul", expand(root), Kuu, L)
+
+
+def _left(verb: str, root: Array, Kuu: AbstractCovariance, L: int) -> Array:
+    if is_coupled(root):
+        rows = root.reshape(L, root.shape[0] // L, root.shape[1])
+        return batched(verb, repeat(Kuu, L), rows).reshape(root.shape)
+    return batched(verb, repeat(Kuu, L), root)
+
+
+def repeat(Kuu: AbstractCovariance, L: int) -> AbstractCovariance:
+    """Covariances [K, …] as [L, …]: shared ones are repeated (by broadcasting)."""
+    return jax.tree.map(lambda a: jnp.broadcast_to(a, (L, *a.shape[1:])) if a.shape[0] != L else a, Kuu)
+
+
+def repeat_dense(Kuu: AbstractCovariance, L: int) -> Float[Array, "L M M"]:
+    """The covariances as arrays [L, M, M]."""
+    return batched("dense", repeat(Kuu, L))
+
+
+def root_matmul(root: Array, x: Float[Array, "L M"]) -> Float[Array, "L M"]:
+    """R x for a vector of all latents."""
+    if is_diagonal(root):
+        return root[:, 0] * x
+    if is_coupled(root):
+        return (root @ x.reshape(-1)).reshape(x.shape)
+    return (root @ x[..., None])[..., 0]
+
+
+def triangular(root: Array) -> Array:
+    """The lower-triangular root with a positive diagonal of the same covariance R Rᵀ, by a QR factorisation of Rᵀ."""
+    upper = jnp.linalg.qr(jnp.swapaxes(root, -1, -2), mode="r")
+    signs = jnp.sign(jnp.diagonal(upper, axis1=-2, axis2=-1))
+    signs = jnp.where(signs == 0, 1.0, signs).astype(root.dtype)
+    return jnp.tril(jnp.swapaxes(upper * signs[..., :, None], -1, -2))

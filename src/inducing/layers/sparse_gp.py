@@ -1,0 +1,287 @@
+"""The sparse Gaussian process."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..covariance import AbstractCovariance, Dense, batched, default_jitter
+from ..features.base import AbstractFeatures
+from ..gaussian import Coordinates
+from ..parameters import as_float_array, dtype_of, lower_triangular, real
+from ..priors.base import (
+    AbstractPrior,
+    mix_coupled_covariance,
+    mix_coupled_variance,
+    mix_covariance,
+    mix_mean,
+    mix_variance,
+)
+from . import qu
+from .base import AbstractLayer
+
+
+class Cache(NamedTuple):
+    """What does not depend on the inputs: the factorised Kuu, and q(w)."""
+
+    Kuu: AbstractCovariance
+    mean: Float[Array, "L M"]
+    root: Array
+
+
+class _Sites(NamedTuple):
+    """q at the sites of n points: mean [L, n·J], A = Luu⁻¹Kuf [K, M, n·J] and T = Rᵀ A."""
+
+    mean: Array
+    A: Array
+    T: Array
+
+
+class SparseGP(AbstractLayer):
+    """The sparse GP q(f) = ∫ p(f | u) q(u) du: eq:sparse_mgp, and eq:sparse_mgp_v2, eq:sparse_mgp_v3 in v and w.
+
+        f(·) ~ GP( μ(·) + k_·u Kuu⁻¹ (m_u − μ_u),  k(·,·') − k_·u Kuu⁻¹ (Kuu − S_uu) Kuu⁻¹ k_u·' )
+
+    q(u) is held in one of three `coordinates`: u itself, v = u − μ_u, or w = Luu⁻¹v (whitened, the default). `mean`
+    is [L, M] ([M] for one latent), `root` a root of the covariance: lower triangular [L, M, M], diagonal [L, M], or
+    coupled across latents [L·M, L·M]; without them, q(u) starts at the prior. `features` is one object for all
+    latents or a sequence with one for each. `jitter` is relative to the mean diagonal of Kuu (None: by dtype).
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(jnp.linspace(0, 1, 5)[:, None]))
+    >>> mean, variance = gp.marginals(jnp.zeros((3, 1)))
+    >>> mean.shape, float(gp.kl())
+    ((3, 1), 0.0)
+    """
+
+    prior: AbstractPrior
+    features: AbstractFeatures | tuple[AbstractFeatures, ...]
+    mean: Float[Array, "L M"] = real()
+    root: Float[Array, "..."] = lower_triangular()
+    coordinates: Coordinates = eqx.field(static=True)
+    jitter: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        prior: AbstractPrior,
+        features: AbstractFeatures | Sequence[AbstractFeatures],
+        mean: Any = None,
+        root: Any = None,
+        coordinates: Coordinates = "w",
+        jitter: float | None = None,
+    ):
+        if not isinstance(prior, AbstractPrior):
+            raise TypeError(f"prior must be a prior such as ig.GP(kernel), got {type(prior).__name__}.")
+        if coordinates not in ("u", "v", "w"):
+            raise ValueError(f"coordinates must be 'u', 'v' or 'w', got {coordinates!r}.")
+        self.prior = prior
+        self.features = _checked_features(features, prior)
+        self.coordinates = coordinates
+        dtype = dtype_of(prior, self.features)
+        self.jitter = default_jitter(dtype) if jitter is None else float(jitter)
+        if self.jitter < 0:
+            raise ValueError(f"jitter must be 0 or positive, got {jitter}.")
+        L, M = prior.num_latents, self.num_features
+        Kuu = prior.Kuu(self.features, self.jitter)  # also refuses features that the kernel cannot serve
+        if mean is None:
+            mean = prior.mu_u(self.features) if coordinates == "u" else jnp.zeros((L, M), dtype)
+            mean = jnp.broadcast_to(mean, (L, M))
+        if root is None:
+            root = jnp.broadcast_to(jnp.eye(M, dtype=dtype), (L, M, M))
+            root = root if coordinates == "w" else jnp.linalg.cholesky(qu.repeat_dense(Kuu, L))
+        mean, root = as_float_array(mean), as_float_array(root)
+        if mean.size != L * M or mean.shape[-1] != M:
+            raise ValueError(f"mean has shape {list(mean.shape)}; for {L} latents and {M} features pass [{L}, {M}].")
+        self.mean = mean.reshape(L, M)
+        self.root = qu.as_root(root, L, M)
+
+    @property
+    def num_features(self) -> int:
+        """M, for each latent."""
+        first = self.features if isinstance(self.features, AbstractFeatures) else self.features[0]
+        return first.num_features
+
+    def Kuu(self) -> AbstractCovariance:
+        """The prior covariance of u, stacked along a leading axis K (L, or 1 if all latents share it)."""
+        return self.prior.Kuu(self.features, self.jitter)
+
+    def whitened(self, Kuu: AbstractCovariance) -> tuple[Float[Array, "L M"], Array]:
+        """Mean and root of q(w), whatever the coordinates: w = Luu⁻¹ (u − μ_u)."""
+        if self.coordinates == "w":
+            return self.mean, self.root
+        L = self.prior.num_latents
+        v = self.mean - self.prior.mu_u(self.features) if self.coordinates == "u" else self.mean
+        m = batched("root_solve", qu.repeat(Kuu, L), v[..., None])[..., 0]
+        return m, qu.whiten(self.root, Kuu, L)
+
+    def with_coordinates(self, coordinates: Coordinates) -> "SparseGP":
+        """The same process with q(u) in other coordinates; a diagonal root becomes a full one.
+
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> gp.with_coordinates("u").coordinates
+        'u'
+        """
+        Kuu, L = self.Kuu(), self.prior.num_latents
+        m, root = self.whitened(Kuu)
+        root = qu.expand(root)
+        if coordinates != "w":
+            m = batched("root_matmul", qu.repeat(Kuu, L), m[..., None])[..., 0]
+            root = qu.colour(root, Kuu, L)
+        if coordinates == "u":
+            m = m + self.prior.mu_u(self.features)
+        return SparseGP(self.prior, self.features, m, qu.triangular(root), coordinates, self.jitter)
+
+    def kl(self) -> Float[Array, ""]:
+        """KL(q(u) ‖ p(u)), which is the KL between the processes q(f) and p(f): eq:kl_sgp."""
+        if self.coordinates == "w":
+            return qu.kl(self.mean, self.root, qu.log_abs_det(self.root))
+        Kuu = self.Kuu()
+        m, root = self.whitened(Kuu)
+        logdet = jnp.sum(batched("logdet", Kuu)) * (self.prior.num_latents // jax.tree.leaves(Kuu)[0].shape[0])
+        return qu.kl(m, root, qu.log_abs_det(self.root) - 0.5 * logdet)
+
+    def cache(self) -> Cache:
+        """Factorise Kuu and whiten q(u) once, for `marginals` and `moments` at many inputs."""
+        Kuu = self.Kuu()
+        return Cache(Kuu, *self.whitened(Kuu))
+
+    def _sites(self, X: Float[Array, "n D"], cache: Cache | None = None) -> _Sites:
+        Kuu, m, root = self.cache() if cache is None else cache
+        Kuf = self.prior.Kuf(self.features, X)
+        A = batched("root_solve", Kuu, Kuf.reshape(*Kuf.shape[:2], -1))
+        mean = m @ A[0] if A.shape[0] == 1 else (m[:, None, :] @ A)[:, 0]
+        return _Sites(mean, A, qu.root_transpose_matmul(root, A))
+
+    def marginals(
+        self, X: Float[Array, "n D"], cache: Cache | None = None
+    ) -> tuple[Float[Array, "n P"], Float[Array, "n P"]]:
+        """Mean and variance of each output of q(f) at each input."""
+        n, J, L = X.shape[0], self.prior.num_sites, self.prior.num_latents
+        sites = self._sites(X, cache)
+        mean = self.prior.mean(X) + mix_mean(self.prior, jnp.moveaxis(sites.mean.reshape(L, n, J), 0, 1))
+        prior_variance = self.prior.Kff_diag(X)  # [K, n, J]
+        explained = _column_norms(sites.A).reshape(-1, n, J)
+        conditional = jnp.broadcast_to(prior_variance - explained, (L, n, J))
+        if qu.is_coupled(self.root):
+            C = jnp.einsum("lin,kin->nlk", sites.T, sites.T).reshape(n, J, L, L)
+            variance = mix_variance(self.prior, conditional) + mix_coupled_variance(self.prior, C)
+        else:
+            variance = mix_variance(self.prior, conditional + _column_norms(sites.T).reshape(L, n, J))
+        floor = jnp.finfo(X.dtype).eps * mix_variance(self.prior, jnp.broadcast_to(prior_variance, (L, n, J)))
+        return mean, jnp.maximum(variance, floor)
+
+    def site_covariance(self, X: Float[Array, "N G D"], cache: Cache | None = None) -> tuple[Array, Array]:
+        """Mean [N, L, G, J] and covariance of the sites of each latent, jointly within each group of G points.
+
+        The covariance is [N, L, G·J, G·J], or [N, 1, L·G·J, L·G·J] if q(u) couples the latents.
+        """
+        N, G, D = X.shape
+        J, L = self.prior.num_sites, self.prior.num_latents
+        g = G * J
+        sites = self._sites(X.reshape(N * G, D), cache)
+        mean = jnp.moveaxis(sites.mean.reshape(L, N, G, J), 0, 1)
+        Kff = jax.vmap(self.prior.Kff)(X)
+        Kff = Kff.reshape(N, -1, g, g)
+        A = sites.A.reshape(*sites.A.shape[:2], N, g)
+        T = sites.T.reshape(*sites.T.shape[:2], N, g)
+        conditional = Kff - jnp.einsum("kmng,kmnh->nkgh", A, A)
+        conditional = jnp.broadcast_to(conditional, (N, L, g, g))
+        if not qu.is_coupled(self.root):
+            return mean, conditional + jnp.einsum("lmng,lmnh->nlgh", T, T)
+        C = jnp.einsum("lmng,kmnh->nlgkh", T, T)
+        C = C + jnp.einsum("nlgh,lk->nlgkh", conditional, jnp.eye(L, dtype=X.dtype))
+        return mean, C.reshape(N, 1, L * g, L * g)
+
+    def joint(
+        self, X: Float[Array, "N G D"], cache: Cache | None = None
+    ) -> tuple[Float[Array, "N G P"], Float[Array, "N GP GP"]]:
+        """Mean and covariance of all outputs at the G points of each of N groups, flattened point by point."""
+        N, G, D = X.shape
+        P, J, L = self.prior.num_outputs, self.prior.num_sites, self.prior.num_latents
+        mean_s, cov_s = self.site_covariance(X, cache)
+        mean = self.prior.mean(X.reshape(N * G, D)).reshape(N, G, P) + mix_mean(self.prior, jnp.swapaxes(mean_s, 1, 2))
+        if qu.is_coupled(self.root):
+            C = cov_s.reshape(N, L, G, J, L, G, J)
+            cov = jax.vmap(lambda c: mix_coupled_covariance(self.prior, c))(C)
+        else:
+            cov = jax.vmap(lambda c: mix_covariance(self.prior, c))(cov_s.reshape(N, L, G, J, G, J))
+        return mean, cov.reshape(N, G * P, G * P)
+
+    def moments(self, x, correlated=False, cache=None):
+        N, R, D = x.shape
+        P = self.prior.num_outputs
+        if correlated:
+            mean, cov = self.joint(x.reshape(N * R, 1, D), cache)
+            return mean.reshape(N, R, P), cov.reshape(N, R, P, P)
+        mean, variance = self.marginals(x.reshape(N * R, D), cache)
+        return mean.reshape(N, R, P), variance.reshape(N, R, P)
+
+    def propagate(self, x, key, data, replicates):
+        """A sample of f at the replicates of each datum: jointly over replicates, independently over data."""
+        N, R, D = x.shape
+        J, L, P = self.prior.num_sites, self.prior.num_latents, self.prior.num_outputs
+        if R == 1 and J == 1 and not qu.is_coupled(self.root) and self.prior.mixing is None:
+            mean, variance = self.marginals(x[:, 0])
+            sample = mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+            return sample[:, None], jnp.zeros((N, 1), x.dtype)
+        mean, cov = self.site_covariance(x)
+        root = jax.vmap(jax.vmap(lambda c: Dense(c, self.jitter).root))(cov)
+        noise = jax.random.normal(key, root.shape[:-1], x.dtype)
+        s = mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(N, L, R, J)
+        f = mix_mean(self.prior, jnp.swapaxes(s, 1, 2))
+        return self.prior.mean(x.reshape(N * R, D)).reshape(N, R, P) + f, jnp.zeros((N, R), x.dtype)
+
+    def draw(self, key: Array, num: int, dim: int):
+        """One function [n, D] → [n, P] of q(f), by pathwise conditioning (Matheron's rule).
+
+            f(·) = μ(·) + g(·) + k_·u Kuu⁻¹ (v − apply(g)),     g ~ GP(0, k),  v ~ q(v)
+
+        where g is drawn from `num` random features of the kernel: its mean and covariance over draws are those of q(f).
+        """
+        key_g, key_u = jax.random.split(key)
+        L = self.prior.num_latents
+        g, sites = self.prior.draw(key_g, num, dim)
+        Kuu = self.Kuu()
+        m, root = self.whitened(Kuu)
+        noise = jax.random.normal(key_u, m.shape, m.dtype)
+        w = m + qu.root_matmul(root, noise)
+        own = apply_features(self.features, g, L)  # [L, M]
+        whitened_own = batched("root_solve", qu.repeat(Kuu, L), own[..., None])[..., 0]
+        weights = batched("root_solve_transpose", qu.repeat(Kuu, L), (w - whitened_own)[..., None])[..., 0]
+
+        def f(X: Float[Array, "n D"]) -> Float[Array, "n P"]:
+            Kuf = self.prior.Kuf(self.features, X)
+            update = jnp.einsum("lm,lmnj->nlj", weights, jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])))
+            return self.prior.mean(X) + mix_mean(self.prior, sites(X) + update)
+
+        return f
+
+
+def apply_features(features: Any, g: Any, L: int) -> Float[Array, "L M"]:
+    """u [L, M] of latent functions g: [n, D] → [n, L]."""
+    if isinstance(features, AbstractFeatures):
+        return features.apply(g).T
+    return jnp.stack([f.apply(lambda Z, i=i: g(Z)[:, i]) for i, f in enumerate(features)])
+
+
+def _checked_features(features: Any, prior: AbstractPrior) -> Any:
+    if isinstance(features, AbstractFeatures):
+        return features
+    features = tuple(features)
+    if len(features) != prior.num_latents or not all(isinstance(f, AbstractFeatures) for f in features):
+        raise ValueError(
+            f"features must be one ig.features object, or one for each of the {prior.num_latents} latents; got {len(features)}."
+        )
+    if len({f.num_features for f in features}) > 1:
+        raise ValueError(f"all latents need the same number of features, got {[f.num_features for f in features]}.")
+    return features
+
+
+def _column_norms(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
+    """Σ_m A[k, m, n]², as a product with ones (a sum over the leading axis of a wide array is slow on CPUs)."""
+    return jnp.einsum("m,kmn->kn", jnp.ones(A.shape[1], A.dtype), A**2)

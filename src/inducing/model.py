@@ -1,0 +1,92 @@
+"""A model: a stack of layers that ends in a likelihood."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .data import Data
+from .layers.base import AbstractLayer
+from .likelihoods.base import AbstractLikelihood
+from .parameters import Module
+
+if TYPE_CHECKING:
+    from .prediction import Posterior, Predictive
+
+
+class Model(Module):
+    """Layers and a likelihood: y_n ~ p(y | f_L), f_L = the last layer at the output of those before it.
+
+    `layers` is one layer or a sequence of them.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+    >>> model.predict([0.5]).mean.shape
+    (1, 1)
+    """
+
+    layers: tuple[AbstractLayer, ...]
+    likelihood: AbstractLikelihood
+
+    def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer], likelihood: AbstractLikelihood):
+        layers = (layers,) if isinstance(layers, AbstractLayer) else tuple(layers)
+        if not layers:
+            raise ValueError("layers is empty; a model needs at least one layer, such as ig.SparseGP(prior, features).")
+        for i, layer in enumerate(layers):
+            if not isinstance(layer, AbstractLayer):
+                raise TypeError(f"layers[{i}] must be a layer such as ig.SparseGP(...), got {type(layer).__name__}.")
+        if not isinstance(likelihood, AbstractLikelihood):
+            raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
+        self.layers = layers
+        self.likelihood = likelihood
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether evaluating the model samples anything: all layers but the last are sampled."""
+        return len(self.layers) > 1
+
+    def propagate(
+        self, data: Data, key: Array | None, replicates: int = 1
+    ) -> tuple[Float[Array, "N R D"], Float[Array, "N R"]]:
+        """Sample all layers but the last; the input of the last one and the summed log-weights."""
+        x = data.x[:, None, :]
+        log_weight = jnp.zeros(x.shape[:2], x.dtype)
+        if self.is_stochastic:
+            keys = jax.random.split(_needed(key), len(self.layers) - 1)
+            for layer, k in zip(self.layers[:-1], keys, strict=True):
+                x, w = layer.propagate(x, k, data, replicates)
+                log_weight = log_weight + w
+        return x, log_weight
+
+    def kl(self) -> Float[Array, ""]:
+        """Σ_l KL(q_l ‖ p_l) over the layers."""
+        return sum((layer.kl() for layer in self.layers[1:]), self.layers[0].kl())
+
+    def predict(
+        self, X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100, index: Any = None
+    ) -> "Predictive":
+        """The predictive distribution p(y | X) of new labels: see `inducing.prediction.predict`."""
+        from .prediction import predict
+
+        return predict(self, X, full_cov=full_cov, key=key, samples=samples, index=index)
+
+    def posterior(self, X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100) -> "Posterior":
+        """q(f(X)), mean and variance or covariance: see `inducing.prediction.posterior`."""
+        from .prediction import posterior
+
+        return posterior(self, X, full_cov=full_cov, key=key, samples=samples)
+
+    def draw(self, key: Array, num_features: int = 1024) -> Callable:
+        """One function of q(f), the same wherever it is evaluated: see `inducing.prediction.draw`."""
+        from .prediction import draw
+
+        return draw(self, key, num_features)
+
+
+def _needed(key: Any) -> Array:
+    if key is None:
+        raise ValueError("this model samples its inner layers: pass key=jax.random.key(0), say.")
+    return key

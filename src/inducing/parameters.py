@@ -1,0 +1,327 @@
+"""Parameters: plain arrays that hold their natural value, with the constraint declared on the field.
+
+A module declares what its arrays may be::
+
+    class Kernel(Module):
+        lengthscale: Float[Array, "..."] = positive(1.0)
+
+and `kernel.lengthscale` is the number in the formula. Only training maps parameters to and from the
+real line, by `unconstrain` and `constrain` (or, with freezing and tying, by `partition`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+
+class Constraint(NamedTuple):
+    """A set of allowed values and a smooth bijection of the real line onto it.
+
+    `forward` maps unconstrained to natural values and acts on trailing axes; `log_jacobian(x)` is
+    log |d forward / dx| at the unconstrained x, summed; `valid` judges concrete natural values.
+    """
+
+    name: str
+    forward: Callable[[Array], Array]
+    inverse: Callable[[Array], Array]
+    log_jacobian: Callable[[Array], Array]
+    valid: Callable[[np.ndarray], bool]
+    cure: str
+
+
+def _ordered_forward(x: Array) -> Array:
+    steps = jnp.concatenate([x[..., :1], jnp.exp(x[..., 1:])], axis=-1)
+    return jnp.cumsum(steps, axis=-1)
+
+
+def _ordered_inverse(y: Array) -> Array:
+    return jnp.concatenate([y[..., :1], jnp.log(jnp.diff(y, axis=-1))], axis=-1)
+
+
+def _is_square(x: Any) -> bool:
+    return x.ndim >= 2 and x.shape[-1] == x.shape[-2]
+
+
+def _zero(x: Array) -> Array:
+    return jnp.zeros((), x.dtype)
+
+
+REAL = Constraint("real", lambda x: x, lambda x: x, _zero, lambda v: bool(np.isfinite(v).all()), "pass finite numbers")
+POSITIVE = Constraint(
+    "positive",
+    jnp.exp,
+    jnp.log,
+    jnp.sum,
+    lambda v: bool((np.isfinite(v) & (v > 0)).all()),
+    "pass finite numbers greater than 0",
+)
+UNIT_INTERVAL = Constraint(
+    "in (0, 1)",
+    jax.nn.sigmoid,
+    lambda y: jnp.log(y) - jnp.log1p(-y),
+    lambda x: jnp.sum(jax.nn.log_sigmoid(x) + jax.nn.log_sigmoid(-x)),
+    lambda v: bool(((v > 0) & (v < 1)).all()),
+    "pass numbers strictly between 0 and 1",
+)
+ORDERED = Constraint(
+    "increasing",
+    _ordered_forward,
+    _ordered_inverse,
+    lambda x: jnp.sum(x[..., 1:]),
+    lambda v: bool(np.isfinite(v).all() and (np.diff(v, axis=-1) > 0).all()),
+    "pass finite numbers in strictly increasing order",
+)
+LOWER_TRIANGULAR = Constraint(
+    "lower triangular",
+    lambda x: jnp.tril(x) if _is_square(x) else x,
+    lambda x: jnp.tril(x) if _is_square(x) else x,
+    _zero,
+    lambda v: bool(np.isfinite(v).all() and not (_is_square(v) and np.triu(v, 1).any())),
+    "pass the lower Cholesky factor",
+)
+FIXED = Constraint("fixed", lambda x: x, lambda x: x, _zero, lambda v: True, "")
+
+
+def as_float_array(value: Any) -> Any:
+    """A fresh floating-point JAX array of `value`; float arrays keep their dtype, all else takes JAX's default.
+
+    The copy matters: two modules built from one array are independent, while one *module* used in two
+    places shares its arrays, which is how tying is recognised. Anything that is no number passes through,
+    so that pytrees of placeholders can be built.
+
+    >>> as_float_array(2).dtype == jnp.zeros(()).dtype
+    True
+    """
+    if isinstance(value, jax.core.Tracer) or value is None:
+        return value
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
+        return jnp.array(value)
+    try:
+        return jnp.array(value, dtype=float)
+    except (TypeError, ValueError):
+        return value
+
+
+def _field(constraint: Constraint, default: Any) -> Any:
+    kwargs = {} if default is dataclasses.MISSING else {"default": default}
+    return eqx.field(converter=as_float_array, metadata={"constraint": constraint}, **kwargs)
+
+
+def real(default: Any = dataclasses.MISSING) -> Any:
+    """A field of any finite real values, trained."""
+    return _field(REAL, default)
+
+
+def positive(default: Any = dataclasses.MISSING) -> Any:
+    """A field of values > 0, trained through their logarithm (so training is equivariant to scale)."""
+    return _field(POSITIVE, default)
+
+
+def unit_interval(default: Any = dataclasses.MISSING) -> Any:
+    """A field of values in (0, 1), trained through their logit."""
+    return _field(UNIT_INTERVAL, default)
+
+
+def ordered(default: Any = dataclasses.MISSING) -> Any:
+    """A field whose last axis increases strictly, trained through the logarithms of its steps."""
+    return _field(ORDERED, default)
+
+
+def lower_triangular(default: Any = dataclasses.MISSING) -> Any:
+    """A field of lower-triangular matrices (or vectors, when not square), trained entry by entry."""
+    return _field(LOWER_TRIANGULAR, default)
+
+
+def fixed(default: Any = dataclasses.MISSING) -> Any:
+    """A field of constants: never trained."""
+    return _field(FIXED, default)
+
+
+class Module(eqx.Module):
+    """An Equinox module that checks the values of its declared parameters when it is built.
+
+    >>> class Scale(Module):
+    ...     size: Array = positive(1.0)
+    >>> Scale(-1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
+    """
+
+    def __check_init__(self):
+        for field in dataclasses.fields(self):
+            constraint = field.metadata.get("constraint")
+            if constraint is not None:
+                for leaf in jax.tree.leaves(getattr(self, field.name)):
+                    _check_leaf(leaf, constraint, f"{type(self).__name__}.{field.name}")
+
+
+def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
+    if isinstance(leaf, jax.core.Tracer | jax.ShapeDtypeStruct):
+        return
+    if not eqx.is_array(leaf):
+        if isinstance(leaf, str | bytes):
+            raise TypeError(f"{name} must be numbers, got {leaf!r}.")
+        return
+    value = np.asarray(leaf)
+    if value.size and not constraint.valid(value):
+        shown = (
+            str(value.item()) if value.ndim == 0 else np.array2string(value, threshold=6, edgeitems=2, separator=", ")
+        )
+        raise ValueError(f"{name} must be {constraint.name}, got {shown}; {constraint.cure}.")
+
+
+def _constraint_at(tree: Any, path: tuple) -> Constraint:
+    """The constraint that the fields along `path` declare for the leaf at its end (the innermost wins)."""
+    constraint = REAL
+    for key in path:
+        if isinstance(key, jtu.GetAttrKey):
+            if dataclasses.is_dataclass(tree):
+                declared = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(tree)}
+                constraint = declared.get(key.name) or constraint
+            tree = getattr(tree, key.name)
+        elif isinstance(key, jtu.SequenceKey):
+            tree = tree[key.idx]
+        elif isinstance(key, jtu.DictKey):
+            tree = tree[key.key]
+        else:  # a custom container: nothing below it can declare fields that we could read
+            break
+    return constraint
+
+
+def parameters(tree: PyTree) -> list[tuple[str, Array, Constraint]]:
+    """Every floating-point array of `tree` with its path and constraint, in pytree order.
+
+    >>> class Scale(Module):
+    ...     size: Array = positive(1.0)
+    >>> [(name, constraint.name) for name, _, constraint in parameters(Scale())]
+    [('.size', 'positive')]
+    """
+    return [
+        (jtu.keystr(path), leaf, _constraint_at(tree, path))
+        for path, leaf in jtu.tree_leaves_with_path(tree)
+        if eqx.is_inexact_array(leaf)
+    ]
+
+
+def check(tree: PyTree) -> None:
+    """Check every parameter against its constraint (`eqx.tree_at` bypasses the check at construction)."""
+    for name, leaf, constraint in parameters(tree):
+        _check_leaf(leaf, constraint, f"{type(tree).__name__}{name}")
+
+
+def _map(tree: PyTree, fn: Callable[[Constraint, Array], Array]) -> PyTree:
+    def one(path, leaf):
+        return fn(_constraint_at(tree, path), leaf) if eqx.is_inexact_array(leaf) else leaf
+
+    return jtu.tree_map_with_path(one, tree)
+
+
+def unconstrain(tree: PyTree) -> PyTree:
+    """Map each parameter of `tree` to the real line; the inverse of `constrain`."""
+    return _map(tree, lambda c, leaf: c.inverse(leaf))
+
+
+def constrain(tree: PyTree) -> PyTree:
+    """Map each unconstrained parameter back to its natural value.
+
+    >>> class Scale(Module):
+    ...     size: Array = positive(1.0)
+    >>> bool(constrain(unconstrain(Scale(3.0))).size == 3.0)
+    True
+    """
+    return _map(tree, lambda c, leaf: c.forward(leaf))
+
+
+def log_jacobian(tree: PyTree) -> Float[Array, ""]:
+    """log |d constrain / dx| at an unconstrained tree: what turns a density of natural values into one of x."""
+    return jnp.asarray(sum(c.log_jacobian(leaf) for _, leaf, c in parameters(tree)))
+
+
+class Partition(eqx.Module):
+    """A model split into the arrays that train (unconstrained, each once) and all the rest.
+
+    An array that stands in several places of the model, because a module is used twice, is one entry of
+    `free`: the places stay tied.
+    """
+
+    free: list[Array]
+    rest: list[Any]
+    treedef: Any = eqx.field(static=True)
+    slots: tuple[tuple[bool, int], ...] = eqx.field(static=True)
+    constraints: tuple[Constraint, ...] = eqx.field(static=True)
+
+    def model(self) -> PyTree:
+        """The model with natural values."""
+        free = [c.forward(x) for c, x in zip(self.constraints, self.free, strict=True)]
+        leaves = [free[i] if trained else self.rest[i] for trained, i in self.slots]
+        return jtu.tree_unflatten(self.treedef, leaves)
+
+    def replace(self, model: PyTree) -> "Partition":
+        """The same partition with the values of `model`, which has the same structure."""
+        leaves = jtu.tree_leaves(model)
+        free, rest = list(self.free), list(self.rest)
+        for leaf, (trained, i) in zip(leaves, self.slots, strict=True):
+            if trained:
+                free[i] = self.constraints[i].inverse(leaf)
+            else:
+                rest[i] = leaf
+        return Partition(free, rest, self.treedef, self.slots, self.constraints)
+
+
+def _frozen_ids(model: PyTree, freeze: Callable[[PyTree], Any] | None) -> set[int]:
+    if freeze is None:
+        return set()
+    chosen = [leaf for leaf in jtu.tree_leaves(freeze(model)) if eqx.is_array(leaf)]
+    own = {id(leaf) for leaf in jtu.tree_leaves(model)}
+    if not chosen or not all(id(leaf) in own for leaf in chosen):
+        raise ValueError(
+            "freeze must return parts of the model it is given, such as `lambda m: m.layers[0].features` "
+            "or a tuple of such parts."
+        )
+    return {id(leaf) for leaf in chosen}
+
+
+def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> Partition:
+    """Split a model for training; `freeze` names the parts that keep their values.
+
+    >>> class Scale(Module):
+    ...     size: Array = positive(1.0)
+    >>> one = Scale(2.0)
+    >>> len(partition((one, one)).free)      # one module in two places: tied
+    1
+    """
+    frozen = _frozen_ids(model, freeze)
+    free: list[Array] = []
+    rest: list[Any] = []
+    slots: list[tuple[bool, int]] = []
+    constraints: list[Constraint] = []
+    seen: dict[int, tuple[int, Constraint]] = {}
+    leaves, treedef = jtu.tree_flatten_with_path(model)
+    for path, leaf in leaves:
+        constraint = _constraint_at(model, path)
+        if not eqx.is_inexact_array(leaf) or constraint is FIXED or id(leaf) in frozen:
+            slots.append((False, len(rest)))
+            rest.append(leaf)
+        elif id(leaf) in seen and seen[id(leaf)][1] is constraint:
+            slots.append((True, seen[id(leaf)][0]))
+        else:
+            seen[id(leaf)] = (len(free), constraint)
+            slots.append((True, len(free)))
+            free.append(constraint.inverse(jnp.asarray(leaf)))
+            constraints.append(constraint)
+    return Partition(free, rest, treedef, tuple(slots), tuple(constraints))
+
+
+def dtype_of(*trees: PyTree) -> jnp.dtype:
+    """The floating-point dtype in which a model computes: that of its parameters, promoted."""
+    dtypes: Iterable = {leaf.dtype for leaf in jax.tree.leaves(trees) if eqx.is_inexact_array(leaf)}
+    return jnp.result_type(*dtypes) if dtypes else jnp.zeros(()).dtype

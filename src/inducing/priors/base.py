@@ -1,0 +1,158 @@
+"""What a prior is: a linear map of independent latent GPs (section 2.4)."""
+
+import abc
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..covariance import AbstractCovariance
+from ..features.base import AbstractFeatures
+from ..parameters import Module, dtype_of
+
+if TYPE_CHECKING:
+    from .exact import ExactGP
+
+Features = AbstractFeatures | tuple[AbstractFeatures, ...]
+"""One kind of features for all latents, or one for each."""
+
+
+class AbstractPrior(Module):
+    """A Gaussian process f: ℝᴰ → ℝᴾ that is a linear map of L independent latent processes g_l,
+
+        f_p(x) = μ_p(x) + Σ_l W[p, l] s_l[j(p)](x),      s_l(x) = (T g_l)(x) ∈ ℝᴶ,
+
+    where the J *sites* of a latent are what the outputs look at: its value at x (J = 1), or one functional of
+    it for each output (J = P: a smoothed value, a partial derivative, the value at a patch), and W is `mixing`
+    (None: the identity if J = 1, ones if J = P). The inducing variables are features of the latents,
+    u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
+
+    Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features.
+    """
+
+    @property
+    @abc.abstractmethod
+    def num_latents(self) -> int:
+        """L."""
+
+    @property
+    @abc.abstractmethod
+    def num_outputs(self) -> int:
+        """P."""
+
+    @property
+    @abc.abstractmethod
+    def num_sites(self) -> int:
+        """J: 1 or P."""
+
+    @property
+    @abc.abstractmethod
+    def mixing(self) -> Float[Array, "P L"] | None:
+        """W."""
+
+    @abc.abstractmethod
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """The mean function of f."""
+
+    @abc.abstractmethod
+    def mu_u(self, features: Any) -> Float[Array, "L M"]:
+        """The prior mean of u: the features of the latents' means."""
+
+    @abc.abstractmethod
+    def Kuu(self, features: Any, jitter: float) -> AbstractCovariance:
+        """Cov(u_l, u_l), stacked along a leading axis K."""
+
+    @abc.abstractmethod
+    def Kuf(self, features: Any, X: Float[Array, "N D"]) -> Float[Array, "K M N J"]:
+        """Cov(u_l, s_l(X))."""
+
+    @abc.abstractmethod
+    def Kff(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "K N J N2 J"]:
+        """Cov(s_l(X), s_l(X2))."""
+
+    @abc.abstractmethod
+    def Kff_diag(self, X: Float[Array, "N D"]) -> Float[Array, "K N J"]:
+        """Var(s_l(X))."""
+
+    @abc.abstractmethod
+    def draw(self, key: Array, num: int, dim: int) -> tuple[Callable, Callable]:
+        """One draw of the zero-mean latents from `num` random features of inputs of dimension `dim`.
+
+        Returns two functions that belong together: the latents g: [n, D] → [n, L], whose features are u, and
+        their sites: [n, D] → [n, L, J].
+        """
+
+    def covariance(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "NP N2P"]:
+        """The prior covariance of f(X) and f(X2), flattened datum by datum: [N·P, N2·P]."""
+        K = mix_covariance(self, jnp.broadcast_to(k := self.Kff(X, X2), (self.num_latents, *k.shape[1:])))
+        N, P, N2, _ = K.shape
+        return K.reshape(N * P, N2 * P)
+
+    def condition(self, X: Any, y: Any, noise_variance: Any) -> "ExactGP":
+        """The exact posterior given y = f(X) + ε, ε ~ N(0, noise_variance): O((NP)³).
+
+        >>> import inducing as ig
+        >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
+        >>> exact.mean([0.5]).shape
+        (1, 1)
+        """
+        from .exact import ExactGP
+
+        return ExactGP(self, X, y, noise_variance)
+
+
+def weights(prior: AbstractPrior) -> Float[Array, "P L"] | None:
+    """W, with the implied ones of several latents that share an output's site; None is the identity."""
+    W, P, L = prior.mixing, prior.num_outputs, prior.num_latents
+    if W is None and (prior.num_sites > 1 or L != P):
+        return jnp.ones((P, L), dtype_of(prior))
+    return W
+
+
+def mix_mean(prior: AbstractPrior, s: Float[Array, "*B L J"]) -> Float[Array, "*B P"]:
+    """Outputs from sites: Σ_l W[p, l] s_l[j(p)]."""
+    W = weights(prior)
+    if W is None:
+        return s[..., 0]
+    if prior.num_sites == 1:
+        return s[..., 0] @ W.T
+    return jnp.einsum("pl,...lp->...p", W, s)
+
+
+def mix_variance(prior: AbstractPrior, v: Float[Array, "L N J"]) -> Float[Array, "N P"]:
+    """Output variances from those of uncorrelated latents: Σ_l W[p, l]² v_l[j(p)]."""
+    W = weights(prior)
+    if W is None:
+        return v[..., 0].T
+    if prior.num_sites == 1:
+        return v[..., 0].T @ (W**2).T
+    return jnp.einsum("pl,lnp->np", W**2, v)
+
+
+def mix_covariance(prior: AbstractPrior, K: Float[Array, "L N J N2 J"]) -> Float[Array, "N P N2 P"]:
+    """Output covariances from those of uncorrelated latents: Σ_l W[p, l] W[q, l] K_l[·, j(p), ·, j(q)]."""
+    W = weights(prior)
+    W = jnp.eye(prior.num_outputs, dtype=K.dtype) if W is None else W
+    if prior.num_sites == 1:
+        return jnp.einsum("pl,lnm,ql->npmq", W, K[:, :, 0, :, 0], W)
+    return jnp.einsum("pl,lnpmq,ql->npmq", W, K, W)
+
+
+def mix_coupled_variance(prior: AbstractPrior, C: Float[Array, "N J L L"]) -> Float[Array, "N P"]:
+    """Output variances from the covariance of correlated latents: Σ_lk W[p, l] W[p, k] C[j(p), l, k]."""
+    W = weights(prior)
+    if W is None:
+        return jnp.diagonal(C[:, 0], axis1=1, axis2=2)
+    if prior.num_sites == 1:
+        return jnp.einsum("pl,nlk,pk->np", W, C[:, 0], W)
+    return jnp.einsum("pl,nplk,pk->np", W, C, W)
+
+
+def mix_coupled_covariance(prior: AbstractPrior, C: Float[Array, "L N J L N J"]) -> Float[Array, "N P N P"]:
+    """Output covariances from those of correlated latents: Σ_lk W[p, l] W[q, k] C[l, ·, j(p), k, ·, j(q)]."""
+    W = weights(prior)
+    W = jnp.eye(prior.num_outputs, dtype=C.dtype) if W is None else W
+    if prior.num_sites == 1:
+        return jnp.einsum("pl,lnkm,qk->npmq", W, C[:, :, 0, :, :, 0], W)
+    return jnp.einsum("pl,lnpkmq,qk->npmq", W, C, W)

@@ -1,0 +1,89 @@
+"""The scalar Gaussian process."""
+
+from collections.abc import Callable
+
+import jax
+from jaxtyping import Array
+
+from ..kernels.base import AbstractKernel
+from ..means import AbstractMean, Zero
+from ..parameters import dtype_of
+from .base import AbstractPrior
+from .latents import over_latents
+
+
+class GP(AbstractPrior):
+    """f ~ GP(μ, k), a scalar random function: eq:def_gp.
+
+    >>> import inducing as ig
+    >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5), mean=ig.means.Constant(1.0))
+    >>> prior.num_outputs
+    1
+    """
+
+    kernel: AbstractKernel
+    mean_function: AbstractMean
+
+    def __init__(self, kernel: AbstractKernel, mean: AbstractMean | None = None):
+        if not isinstance(kernel, AbstractKernel):
+            raise TypeError(f"kernel must be a kernel such as ig.kernels.Matern52(), got {kernel!r}.")
+        self.kernel = kernel
+        self.mean_function = Zero() if mean is None else mean
+
+    @property
+    def num_latents(self) -> int:
+        return 1
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def num_sites(self) -> int:
+        return 1
+
+    @property
+    def mixing(self) -> None:
+        return None
+
+    def mean(self, X):
+        return column(self.mean_function(X))
+
+    def mu_u(self, features):
+        return features.apply(lambda Z: column(self.mean_function(Z))).T
+
+    def Kuu(self, features, jitter):
+        return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
+
+    def Kuf(self, features, X):
+        return features.Kuf(self.kernel, X)[None, :, :, None]
+
+    def Kff(self, X, X2=None):
+        return self.kernel.gram(X, X2)[None, :, None, :, None]
+
+    def Kff_diag(self, X):
+        return self.kernel.diag(X)[None, :, None]
+
+    def draw(self, key, num, dim):
+        g = draw_kernel(self.kernel, key, num, dim)
+        return lambda X: g(X)[:, None], lambda X: g(X)[:, None, None]
+
+
+def column(values: Array) -> Array:
+    """[N] as [N, 1]; [N, 1] stays; more columns are refused."""
+    out = values[:, None] if values.ndim == 1 else values
+    if out.shape[1] != 1:
+        raise ValueError(
+            f"the mean of a scalar GP gave {out.shape[1]} columns; give a multi-output mean to the prior that maps the "
+            "latents, as in ig.priors.Independent(..., mean=ig.means.Identity())."
+        )
+    return out
+
+
+def draw_kernel(kernel: AbstractKernel, key: Array, num: int, dim: int) -> Callable[[Array], Array]:
+    """A zero-mean function [n, D] → [n] from a kernel's random features φ: f(x) = φ(x)·ε, ε ~ N(0, I)."""
+    key_features, key_weights = jax.random.split(key)
+    features = kernel.random_features(key_features, num, dim)
+    out = jax.eval_shape(features, jax.ShapeDtypeStruct((1, dim), dtype_of(kernel)))
+    weights = jax.random.normal(key_weights, (out.shape[1],), out.dtype)
+    return lambda X: features(X) @ weights
