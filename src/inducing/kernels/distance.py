@@ -1,69 +1,68 @@
-"""Squared distances between sets of points, accurate far from the origin and cheap to differentiate."""
+"""Squared distances between sets of points, accurate and cheap to differentiate."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-# Up to this many dimensions the sum of squared differences is as fast as the product form (measured), and more exact.
+# Up to this many dimensions the sum of squared differences is about as fast as the product form, and more exact.
 DIRECT_DIMENSIONS = 4
+# The product form has an absolute error of about ε|x|² in s, so ε^½|x| in r = √s near r = 0. Functions with a slope
+# in r there pay for differences up to this many dimensions.
+DIRECT_DIMENSIONS_IF_ROUGH = 32
 
 
-@jax.custom_jvp
-def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-    """s_ij = |x_i − z_j|² ≥ 0.
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool = False) -> Float[Array, "N M"]:
+    """s_ij = |x_i − z_j|² ≥ 0, by differences in few dimensions and else as |x|² + |z|² − 2 x·z.
 
-    In more than four dimensions s = |x|² + |z|² − 2 x·z with the origin moved to the mean of Z. The tangent
+    The points should be near the origin (`centred`). `rough` says that s feeds a function with a slope in √s at 0.
+    The tangent
 
         ds_ij = 2 (x_i − z_j)·(dx_i − dz_j)
 
     is written as products of thin matrices, so that reverse mode is W @ [1, z] and [1, x]ᵀ @ W; clipping s at zero
     does not touch it, so that second derivatives are right at coincident points.
     """
-    if X.shape[1] <= DIRECT_DIMENSIONS:
-        return direct_squared_distance(X, Z)
-    x, z = _centred(X, Z)
-    cross = jnp.matmul(x, z.T, precision=lax.Precision.HIGHEST)
-    return jnp.maximum(jnp.sum(x * x, 1)[:, None] + jnp.sum(z * z, 1)[None, :] - 2.0 * cross, 0.0)
+    if X.shape[1] <= (DIRECT_DIMENSIONS_IF_ROUGH if rough else DIRECT_DIMENSIONS):
+        s = jnp.zeros((X.shape[0], Z.shape[0]), X.dtype)
+        for d in range(X.shape[1]):
+            s = s + (X[:, d][:, None] - Z[:, d][None, :]) ** 2
+        return s
+    cross = jnp.matmul(X, Z.T, precision=lax.Precision.HIGHEST)
+    return jnp.maximum(jnp.sum(X * X, 1)[:, None] + jnp.sum(Z * Z, 1)[None, :] - 2.0 * cross, 0.0)
 
 
 @squared_distance.defjvp
-def _squared_distance_jvp(primals, tangents):
-    X, Z = primals
-    dX, dZ = tangents
-    x, z = _centred(X, Z)
-    ds = _left_tangent(x, dX, z) + _right_tangent(x, z, dZ)
-    return squared_distance(X, Z), ds
+def _squared_distance_jvp(rough, primals, tangents):
+    (X, Z), (dX, dZ) = primals, tangents
+    return squared_distance(X, Z, rough), _left_tangent(X, dX, Z) + _right_tangent(X, Z, dZ)
 
 
-@jax.custom_jvp
-def squared_distance_self(X: Float[Array, "N D"]) -> Float[Array, "N N"]:
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def squared_distance_self(X: Float[Array, "N D"], rough: bool = False) -> Float[Array, "N N"]:
     """s_ij = |x_i − x_j|², exactly symmetric with an exact zero diagonal."""
-    if X.shape[1] <= DIRECT_DIMENSIONS:
-        return direct_squared_distance(X, X)
-    s = squared_distance(X, X)
+    s = squared_distance(X, X, rough)
     return jnp.where(jnp.eye(X.shape[0], dtype=bool), jnp.zeros((), X.dtype), 0.5 * (s + s.T))
 
 
 @squared_distance_self.defjvp
-def _squared_distance_self_jvp(primals, tangents):
+def _squared_distance_self_jvp(rough, primals, tangents):
     (X,), (dX,) = primals, tangents
-    x, _ = _centred(X, X)
     # The second term is the transpose of the first, but two thin products are cheaper than a transpose in reverse mode.
-    return squared_distance_self(X), _left_tangent(x, dX, x) + _right_tangent(x, x, dX)
+    return squared_distance_self(X, rough), _left_tangent(X, dX, X) + _right_tangent(X, X, dX)
 
 
-def direct_squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-    """s_ij by differences in any dimension: exact at coincident points, O(N M D) without a matrix product."""
-    s = jnp.zeros((X.shape[0], Z.shape[0]), X.dtype)
-    for d in range(X.shape[1]):
-        s = s + (X[:, d][:, None] - Z[:, d][None, :]) ** 2
-    return s
+def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Array, Array | None]:
+    """X and Z (or X alone) with the origin moved to the mean of Z: for functions of differences only.
 
-
-def _centred(X: Array, Z: Array) -> tuple[Array, Array]:
-    centre = lax.stop_gradient(jnp.mean(Z, axis=0))[None, :]
-    return X - centre, Z - centre
+    Whatever is far from the origin loses its digits when it is scaled or squared, so this comes first. Differences do
+    not depend on the origin, so no gradient flows through it.
+    """
+    origin = lax.stop_gradient(jnp.mean(X if Z is None else Z, axis=0))[None, :]
+    return X - origin, None if Z is None else Z - origin
 
 
 def _left_tangent(x: Array, dx: Array, z: Array) -> Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size, symmetric
-from inducing.kernels.distance import direct_squared_distance, squared_distance, squared_distance_self
+from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.parameters import positive
 
 
@@ -147,12 +147,12 @@ class ArcCosine(AbstractKernel):
     def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         U, a = self._polar(X)
+        rough = self.order == 0
         if X2 is None:
-            V, b, s = U, a, squared_distance_self(U)
+            b, s = a, squared_distance_self(U, rough)
         else:
             V, b = self._polar(X2)
-            # J₀ has slope −1 in the angle even at coincident points, where the product form is exact to ε^½ only.
-            s = direct_squared_distance(U, V) if self.order == 0 else squared_distance(U, V)
+            s = squared_distance(U, V, rough)
         return self.variance * (a[:, None] * b[None, :]) * self._angular(s)
 
     def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
-from inducing.kernels.distance import squared_distance, squared_distance_self
+from inducing.kernels.distance import centred
 from inducing.kernels.stationary import AbstractStationary, fourier_features
 from inducing.parameters import positive
 
@@ -52,12 +52,8 @@ class Periodic(AbstractKernel):
 
     def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
-        centre = jnp.mean(X if X2 is None else X2, axis=0)[None, :]  # small angles are more exact
-        if X2 is None:
-            s = squared_distance_self(self._embed(X - centre))
-        else:
-            s = squared_distance(self._embed(X - centre), self._embed(X2 - centre))
-        return self.base.variance * self.base.profile(s)
+        X, X2 = centred(X, X2)
+        return self.base.scaled_gram(self._embed(X), None if X2 is None else self._embed(X2))
 
     def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
         return self.base.diag(X)
@@ -88,9 +84,10 @@ class Cosine(AbstractKernel):
 
     def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
-        X2 = X if X2 is None else X2
-        centre = jnp.mean(X2, axis=0)[None, :]
-        return self.variance * jnp.cos(self._phase(X - centre)[:, None] - self._phase(X2 - centre)[None, :])
+        X, X2 = centred(X, X2)
+        phase = self._phase(X)
+        phase2 = phase if X2 is None else self._phase(X2)
+        return self.variance * jnp.cos(phase[:, None] - phase2[None, :])
 
     def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)

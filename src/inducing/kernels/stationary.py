@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
-from inducing.kernels.distance import squared_distance, squared_distance_self
+from inducing.kernels.distance import centred, squared_distance, squared_distance_self
 from inducing.parameters import positive
 
 
@@ -46,8 +46,13 @@ class AbstractStationary(AbstractKernel):
 
     def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
-        X = self.scaled(X)
-        s = squared_distance_self(X) if X2 is None else squared_distance(X, self.scaled(X2))
+        X, X2 = centred(X, X2)
+        return self.scaled_gram(self.scaled(X), None if X2 is None else self.scaled(X2))
+
+    def scaled_gram(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None) -> Float[Array, "N N2"]:
+        """`gram` of inputs in units of the lengthscale, near the origin."""
+        rough = self.smoothness < 1
+        s = squared_distance_self(X, rough) if X2 is None else squared_distance(X, X2, rough)
         return self.variance * self.profile(s)
 
     def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
@@ -78,7 +83,7 @@ def fourier_features(omega: Float[Array, "K D"], variance: Float[Array, ""]) -> 
     """φ(x) = (σ²/K)^½ [cos ω_k·x, sin ω_k·x]: pairs, so that φ(x)·φ(x) = σ² exactly."""
 
     def features(X: Float[Array, "N D"]) -> Float[Array, "N num"]:
-        angle = X @ omega.T.astype(X.dtype)
+        angle = X @ omega.T
         return jnp.sqrt(variance / omega.shape[0]) * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=1)
 
     return features
