@@ -64,7 +64,7 @@ class AbstractLikelihood(Module):
     latents, so that their correlation matters.
     """
 
-    joint: eqx.AbstractClassVar[bool]
+    joint: eqx.AbstractVar[bool]
 
     @property
     @abc.abstractmethod
@@ -189,14 +189,6 @@ class AbstractElementwise(AbstractLikelihood):
         value = expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, centre, width)
         return jnp.clip(value, 0.0, 1.0)
 
-    def predictive_moments(self, mean, cov, *, index=None):
-        f, w = graded_nodes(mean, marginal_variance(mean, cov), PREDICTIVE_NODES)
-        with lenient():
-            conditional = self.distribution(f, index=index)
-            means, variances = conditional.mean, conditional.variance
-        first = jnp.sum(w * means, axis=0)
-        return first, jnp.sum(w * (variances + (means - first[None]) ** 2), axis=0)
-
 
 class AbstractQuadratureLikelihood(AbstractElementwise):
     """A likelihood of your own, from `log_prob` alone: output p depends on latent p; quadrature does the rest.
@@ -230,6 +222,14 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
             f"define `{name}.distribution(self, f, *, index=None)`, such as a NumPyro distribution of batch shape f.shape."
         )
 
+    def predictive_moments(self, mean, cov, *, index=None):
+        def moments(f: Array) -> tuple[Array, Array]:
+            with lenient():
+                conditional = self.distribution(f, index=index)
+                return conditional.mean, conditional.variance
+
+        return quadrature_moments(moments, mean, cov)
+
     def cdf(self, f, y, *, index=None):
         with lenient():
             return self.distribution(f, index=index).cdf(y)
@@ -254,6 +254,23 @@ def quadrature_expected_log_prob(
         return likelihood.log_prob(f, y, index=index)
 
     return expectation(fn, mean, marginal_variance(mean, cov), num, centre, width)
+
+
+def quadrature_moments(moments: Callable[[Array], tuple[Array, Array]], mean: Array, cov: Array) -> tuple[Array, Array]:
+    """Mean and variance of a label whose mean and variance given f [N, P] are `moments(f)`."""
+    f, w = graded_nodes(mean, marginal_variance(mean, cov), PREDICTIVE_NODES)
+    means, variances = jax.vmap(moments)(f)
+    first = jnp.sum(w * means, axis=0)
+    return first, jnp.sum(w * (variances + (means - first[None]) ** 2), axis=0)
+
+
+def exponential_moments(mean: Array, cov: Array, c1: Array, c2: Array, d1: Array | float = 0.0) -> tuple[Array, Array]:
+    """Mean and variance of a label with E[y | f] = c1 e^f and E[y² | f] = c2 e^{2f} + d1 e^f, in closed form."""
+    variance = marginal_variance(mean, cov)
+    first = jnp.exp(mean + 0.5 * variance)
+    # E[y²] − E[y]² with the square of the first moment taken out: no cancellation for narrow q(f).
+    spread = c2 * jnp.exp(variance) - c1 * c1
+    return c1 * first, first * first * spread + d1 * first
 
 
 def choose(name: str, argument: str, value: str, options: dict[str, Callable] | tuple[str, ...]) -> None:

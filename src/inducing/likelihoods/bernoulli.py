@@ -18,6 +18,7 @@ from inducing.likelihoods.base import (
     choose,
     marginal_variance,
     quadrature_expected_log_prob,
+    quadrature_moments,
 )
 from inducing.likelihoods.special import log_ndtr
 from inducing.likelihoods.supports import BINARY, Support, integers_up_to
@@ -122,6 +123,15 @@ class Binomial(AbstractElementwise):
         from numpyro.distributions import BinomialProbs
 
         return BinomialProbs(LINKS[self.link](f), broadcast(self.total_count, f.shape, index).astype(int))
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        n = broadcast(self.total_count, mean.shape, index)
+
+        def moments(f: Array) -> tuple[Array, Array]:
+            p = LINKS[self.link](f)
+            return n * p, n * p * LINKS[self.link](-f)
+
+        return quadrature_moments(moments, mean, cov)
 
     def cdf(self, f, y, *, index=None):
         n = broadcast(self.total_count, f.shape, index)

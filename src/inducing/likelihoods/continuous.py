@@ -1,0 +1,360 @@
+"""Continuous labels: heavy tails on the line, positive numbers, shares."""
+
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import betainc, gammainc, gammaln, ndtr
+from jaxtyping import Array, Float
+
+from inducing.likelihoods.base import (
+    AbstractElementwise,
+    AbstractLikelihood,
+    broadcast,
+    choose,
+    exponential_moments,
+    marginal_variance,
+    quadrature_expected_log_prob,
+    quadrature_moments,
+)
+from inducing.likelihoods.bernoulli import BEND, LINKS, LOG_LINKS
+from inducing.likelihoods.special import log_ndtr
+from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
+from inducing.parameters import fixed, positive
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+class StudentT(AbstractElementwise):
+    """p(y | f) = Student-t with `df` degrees of freedom (fixed), location f and scale `scale`: robust to outliers.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> print(ig.likelihoods.StudentT(df=4.0, scale=0.5).log_prob(jnp.zeros((1, 1)), jnp.zeros((1, 1))).round(4))
+    [[-0.2877]]
+    """
+
+    df: Float[Array, "*P"] = fixed(4.0)
+    scale: Float[Array, "*P"] = positive(1.0)
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (REAL,)
+
+    def log_prob(self, f, y, *, index=None):
+        df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
+        constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * jnp.log(df * math.pi) - jnp.log(scale)
+        return constant - 0.5 * (df + 1) * jnp.log1p(((y - f) / scale) ** 2 / df)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        return quadrature_expected_log_prob(self, mean, cov, y, index, 64, *self.focus(y, index=index))
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import StudentT as Distribution
+
+        return Distribution(broadcast(self.df, f.shape, index), f, broadcast(self.scale, f.shape, index))
+
+    def cdf(self, f, y, *, index=None):
+        df = broadcast(self.df, f.shape, index)
+        t = (y - f) / broadcast(self.scale, f.shape, index)
+        tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + t * t))
+        return jnp.where(t < 0, tail, 1 - tail)
+
+    def focus(self, y, *, index=None):
+        df = broadcast(self.df, y.shape, index)
+        return y, 0.5 * broadcast(self.scale, y.shape, index) * jnp.sqrt(df)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
+        noise = jnp.where(df > 2, scale**2 * df / jnp.where(df > 2, df - 2, 1.0), jnp.inf)
+        return jnp.where(df > 1, mean, jnp.nan), marginal_variance(mean, cov) + noise
+
+
+class Laplace(AbstractLikelihood):
+    """p(y | f) = e^{−|y − f| / scale} / (2 scale); every expectation is a closed form of the normal cdf.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
+    >>> print(ig.likelihoods.Laplace().expected_log_prob(zero, one, zero).round(4))      # −log 2 − √(2/π)
+    [[-1.491]]
+    """
+
+    scale: Float[Array, "*P"] = positive(1.0)
+
+    joint: ClassVar[bool] = False
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (REAL,)
+
+    def num_latents(self, num_outputs: int) -> int:
+        return num_outputs
+
+    def log_prob(self, f, y, *, index=None):
+        scale = broadcast(self.scale, f.shape, index)
+        return -jnp.abs(y - f) / scale - jnp.log(2 * scale)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        scale = broadcast(self.scale, mean.shape, index)
+        variance = marginal_variance(mean, cov)
+        random = variance > 0
+        sd = jnp.sqrt(jnp.where(random, variance, 1.0))
+        u = (y - mean) / sd
+        folded = sd * (math.sqrt(2 / math.pi) * jnp.exp(-0.5 * u * u) + u * (2 * ndtr(u) - 1))
+        return -jnp.where(random, folded, jnp.abs(y - mean)) / scale - jnp.log(2 * scale)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Laplace as Distribution
+
+        return Distribution(f, broadcast(self.scale, f.shape, index))
+
+    def _tails(self, mean, cov, y, index):
+        """log E of the two exponential sides e^{∓(y − f)/scale} over their half-lines, and the standardised y."""
+        scale = broadcast(self.scale, mean.shape, index)
+        floor = scale**2 * 100 * jnp.finfo(mean.dtype).eps  # narrower q(f) cannot be told from a point
+        variance = jnp.maximum(marginal_variance(mean, cov), floor)
+        sd, delta = jnp.sqrt(variance), y - mean
+        half = 0.5 * variance / scale**2
+        below = half - delta / scale + log_ndtr(delta / sd - sd / scale)  # f < y
+        above = half + delta / scale + log_ndtr(-delta / sd - sd / scale)  # f > y
+        return below, above, delta / sd, scale
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        below, above, _, scale = self._tails(mean, cov, y, index)
+        return jnp.logaddexp(below, above) - jnp.log(2 * scale)
+
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        below, above, u, _ = self._tails(mean, cov, y, index)
+        return jnp.clip(ndtr(u) - 0.5 * jnp.exp(below) + 0.5 * jnp.exp(above), 0.0, 1.0)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        return mean, marginal_variance(mean, cov) + 2 * broadcast(self.scale, mean.shape, index) ** 2
+
+
+class LogNormal(AbstractLikelihood):
+    """log y ~ N(f, scale²), y > 0: the closed forms of Gaussian noise on log y.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> lik = ig.likelihoods.LogNormal(scale=0.5)
+    >>> print(lik.predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1))).median.round(4))
+    [[1.]]
+    """
+
+    scale: Float[Array, "*P"] = positive(1.0)
+
+    joint: ClassVar[bool] = False
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (POSITIVE,)
+
+    def num_latents(self, num_outputs: int) -> int:
+        return num_outputs
+
+    def _log_density(self, y: Array, mean: Array, variance: Array) -> Array:
+        log_y = jnp.log(y)
+        return -0.5 * (_LOG_2PI + jnp.log(variance) + (log_y - mean) ** 2 / variance) - log_y
+
+    def log_prob(self, f, y, *, index=None):
+        return self._log_density(y, f, broadcast(self.scale, f.shape, index) ** 2)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        noise = broadcast(self.scale, mean.shape, index) ** 2
+        return self._log_density(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import LogNormal as Distribution
+
+        return Distribution(f, broadcast(self.scale, f.shape, index))
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        return self._log_density(y, mean, self._total(mean, cov, index))
+
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        return ndtr((jnp.log(y) - mean) / jnp.sqrt(self._total(mean, cov, index)))
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        total = self._total(mean, cov, index)
+        return jnp.exp(mean + 0.5 * total), jnp.exp(2 * mean + total) * jnp.expm1(total)
+
+    def _total(self, mean: Array, cov: Array, index: Array | None) -> Array:
+        return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index) ** 2
+
+
+class Gamma(AbstractElementwise):
+    """p(y | f) = Gamma(y; shape, scale e^f) = y^{shape − 1} exp(−y e^{−f}) / (Γ(shape) e^{shape f}), y > 0.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> one = jnp.ones((1, 1))
+    >>> print(ig.likelihoods.Gamma(shape=1.0).log_prob(0 * one, one))
+    [[-1.]]
+    """
+
+    shape: Float[Array, "*P"] = positive(1.0)
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (POSITIVE,)
+
+    def _log_density(self, f: Array, inverse: Array, y: Array) -> Array:
+        shape = broadcast(self.shape, f.shape, None)
+        return (shape - 1) * jnp.log(y) - y * inverse - gammaln(shape) - shape * f
+
+    def log_prob(self, f, y, *, index=None):
+        return self._log_density(f, jnp.exp(-f), y)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        return self._log_density(mean, jnp.exp(0.5 * marginal_variance(mean, cov) - mean), y)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Gamma as Distribution
+
+        return Distribution(broadcast(self.shape, f.shape, index), jnp.exp(-f))
+
+    def cdf(self, f, y, *, index=None):
+        return gammainc(broadcast(self.shape, f.shape, index), y * jnp.exp(-f))
+
+    def focus(self, y, *, index=None):
+        shape = broadcast(self.shape, y.shape, index)
+        return jnp.log(y / shape), jnp.minimum(1 / jnp.sqrt(shape), 1.0)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        shape = broadcast(self.shape, mean.shape, index)
+        return exponential_moments(mean, cov, shape, shape * (shape + 1))
+
+
+class Exponential(AbstractElementwise):
+    """p(y | f) = e^{−f} exp(−y e^{−f}), y ≥ 0: the exponential distribution with mean e^f.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> one = jnp.ones((1, 1))
+    >>> print(ig.likelihoods.Exponential().log_prob(0 * one, one))
+    [[-1.]]
+    """
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (NONNEGATIVE,)
+
+    def log_prob(self, f, y, *, index=None):
+        return -f - y * jnp.exp(-f)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        return -mean - y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Exponential as Distribution
+
+        return Distribution(jnp.exp(-f))
+
+    def cdf(self, f, y, *, index=None):
+        return -jnp.expm1(-y * jnp.exp(-f))
+
+    def focus(self, y, *, index=None):
+        return jnp.log(jnp.maximum(y, jnp.finfo(y.dtype).tiny)), jnp.ones_like(y)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        return exponential_moments(mean, cov, jnp.ones_like(mean), jnp.full_like(mean, 2.0))
+
+
+class Weibull(AbstractElementwise):
+    """p(y | f) = (k/λ) (y/λ)^{k − 1} exp(−(y/λ)^k), λ = e^f, k = `shape`, y > 0: lifetimes.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> one = jnp.ones((1, 1))
+    >>> print(ig.likelihoods.Weibull(shape=1.0).log_prob(0 * one, one))
+    [[-1.]]
+    """
+
+    shape: Float[Array, "*P"] = positive(1.0)
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (POSITIVE,)
+
+    def log_prob(self, f, y, *, index=None):
+        k = broadcast(self.shape, f.shape, index)
+        log_ratio = jnp.log(y) - f
+        return jnp.log(k) - jnp.log(y) + k * log_ratio - jnp.exp(k * log_ratio)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        k = broadcast(self.shape, mean.shape, index)
+        log_ratio = jnp.log(y) - mean
+        mean_power = jnp.exp(k * log_ratio + 0.5 * k * k * marginal_variance(mean, cov))
+        return jnp.log(k) - jnp.log(y) + k * log_ratio - mean_power
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Weibull as Distribution
+
+        return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index))
+
+    def cdf(self, f, y, *, index=None):
+        return -jnp.expm1(-jnp.exp(broadcast(self.shape, f.shape, index) * (jnp.log(y) - f)))
+
+    def focus(self, y, *, index=None):
+        return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index), 1.0)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        k = broadcast(self.shape, mean.shape, index)
+        return exponential_moments(mean, cov, jnp.exp(gammaln(1 + 1 / k)), jnp.exp(gammaln(1 + 2 / k)))
+
+
+class Beta(AbstractElementwise):
+    """p(y | f) = Beta(y; scale·p, scale·(1 − p)), p = Φ(f) (link "probit") or 1 / (1 + e^{−f}) ("logit"), 0 < y < 1.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> half = jnp.full((1, 1), 0.5)
+    >>> print(ig.likelihoods.Beta(scale=4.0).log_prob(0 * half, half).round(4))      # log Beta(½; 2, 2)
+    [[0.4055]]
+    """
+
+    scale: Float[Array, "*P"] = positive(1.0)
+    link: str = eqx.field(static=True, default="probit")
+
+    def __check_init__(self):
+        choose("Beta", "link", self.link, LINKS)
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (UNIT,)
+
+    def log_prob(self, f, y, *, index=None):
+        scale = broadcast(self.scale, f.shape, index)
+        log_scale, log_link = jnp.log(scale), LOG_LINKS[self.link]
+        log_a, log_b = log_scale + log_link(f), log_scale + log_link(-f)
+        a, b = jnp.exp(log_a), jnp.exp(log_b)
+        # log Γ(a) = log Γ(1 + a) − log a, where a may underflow but its logarithm does not
+        normaliser = gammaln(1 + a) - log_a + gammaln(1 + b) - log_b - gammaln(scale)
+        return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - normaliser
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        zero = jnp.zeros_like(mean)
+        return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
+
+    def _shapes(self, f: Array, index: Array | None) -> tuple[Array, Array]:
+        scale = broadcast(self.scale, f.shape, index)
+        tiny = jnp.finfo(f.dtype).tiny ** 0.5
+        return scale * jnp.maximum(LINKS[self.link](f), tiny), scale * jnp.maximum(LINKS[self.link](-f), tiny)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Beta as Distribution
+
+        return Distribution(*self._shapes(f, index))
+
+    def cdf(self, f, y, *, index=None):
+        return betainc(*self._shapes(f, index), y)
+
+    def focus(self, y, *, index=None):
+        logit = jnp.log(y) - jnp.log1p(-y)
+        width = 1 / jnp.sqrt((1 + broadcast(self.scale, y.shape, index)) * y * (1 - y))
+        return (1.0 if self.link == "logit" else 0.6) * logit, jnp.minimum(width, BEND)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        scale = broadcast(self.scale, mean.shape, index)
+
+        def moments(f: Array) -> tuple[Array, Array]:
+            p = LINKS[self.link](f)
+            return p, p * LINKS[self.link](-f) / (1 + scale)
+
+        return quadrature_moments(moments, mean, cov)

@@ -1,0 +1,213 @@
+"""Unordered classes: one latent function a class."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp, ndtr, ndtri
+from jaxtyping import Array, Float
+
+from inducing.likelihoods.base import AbstractLikelihood, marginal_variance
+from inducing.likelihoods.bernoulli import BEND
+from inducing.likelihoods.supports import Support, classes
+from inducing.parameters import fixed
+from inducing.quadrature import expectation, gaussian_nodes, log_expectation, qmc_rule, root, safe_sqrt, tensor_rule
+
+QMC_NODES = 1024
+
+
+class AbstractCategorical(AbstractLikelihood):
+    """A label in {0, …, C − 1} that depends on C latents."""
+
+    num_classes: eqx.AbstractVar[int]
+
+    joint: ClassVar[bool] = True
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (classes(self.num_classes),)
+
+    def num_latents(self, num_outputs: int) -> int:
+        if num_outputs != 1:
+            raise ValueError(
+                f"{type(self).__name__} describes one column of class labels, got {num_outputs} outputs; "
+                "pass labels 0, …, C − 1 in one column, or use PerOutput for several."
+            )
+        return self.num_classes
+
+    def _probabilities(self, mean: Array, cov: Array, index: Array | None) -> Array:
+        labels = jnp.arange(self.num_classes, dtype=mean.dtype)
+
+        def one(label: Array) -> Array:
+            return self.predictive_log_prob(mean, cov, jnp.broadcast_to(label, (mean.shape[0], 1)), index=index)[:, 0]
+
+        p = jnp.exp(jax.vmap(one, out_axes=-1)(labels))
+        return p / jnp.sum(p, axis=-1, keepdims=True)
+
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        p = self._probabilities(mean, cov, index)
+        labels = jnp.arange(self.num_classes, dtype=mean.dtype)[None]
+        return jnp.minimum(jnp.sum(jnp.where(labels <= y, p, 0.0), axis=-1, keepdims=True), 1.0)
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        p = self._probabilities(mean, cov, index)
+        labels = jnp.arange(self.num_classes, dtype=mean.dtype)[None]
+        first = jnp.sum(p * labels, axis=-1, keepdims=True)
+        return first, jnp.sum(p * (labels - first) ** 2, axis=-1, keepdims=True)
+
+
+def _others(y: Array, num: int) -> Array:
+    """The indices [N, C − 1] of the classes other than y [N, 1]."""
+    return (y.astype(int) + 1 + jnp.arange(num - 1)[None]) % num
+
+
+def _margins(mean: Array, cov: Array, y: Array) -> tuple[Array, Array]:
+    """Mean and covariance of the margins f_c − f_y of the other classes c, [N, C − 1] and [N, C − 1, C − 1]."""
+    num = mean.shape[-1]
+    own, others = y.astype(int), _others(y, num)
+    margin = jnp.take_along_axis(mean, others, axis=1) - jnp.take_along_axis(mean, own, axis=1)
+    if cov.ndim == mean.ndim:
+        eye = jnp.eye(num - 1, dtype=mean.dtype)[None]
+        spread = jnp.take_along_axis(cov, others, axis=1)[:, :, None] * eye
+        return margin, spread + jnp.take_along_axis(cov, own, axis=1)[:, :, None]
+    rows = jnp.take_along_axis(cov, others[:, :, None], axis=1)
+    block = jnp.take_along_axis(rows, others[:, None, :], axis=2)
+    cross = jnp.take_along_axis(rows, own[:, None, :], axis=2)
+    corner = jnp.take_along_axis(jnp.take_along_axis(cov, own[:, :, None], axis=1), own[:, None, :], axis=2)
+    return margin, block - cross - jnp.swapaxes(cross, 1, 2) + corner
+
+
+class Softmax(AbstractCategorical):
+    """p(y = c | f) = e^{f_c} / Σ_j e^{f_j}.
+
+    Only the C − 1 margins f_c − f_y matter: their expectation is a one-dimensional rule for two classes, a
+    tensor rule for three and a fixed quasi-Monte Carlo rule (an error of about 1e-3) for more.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> lik = ig.likelihoods.Softmax(num_classes=3)
+    >>> print(lik.predictive(jnp.zeros((1, 3)), jnp.ones((1, 3))).probabilities.round(4))
+    [[0.3333 0.3333 0.3333]]
+    """
+
+    num_classes: int = eqx.field(static=True)
+
+    def log_prob(self, f, y, *, index=None):
+        return jnp.take_along_axis(jax.nn.log_softmax(f, axis=-1), y.astype(int), axis=-1)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import CategoricalLogits
+
+        return CategoricalLogits(f[..., None, :])
+
+    def _nodes(self, mean: Array, cov: Array, y: Array) -> tuple[Array, Array]:
+        """log p(y | f) at nodes [K, N, 1], and their weights [K, 1, 1]."""
+        if self.num_classes == 3:
+            z, w = tensor_rule(2, 26)
+            margin = gaussian_nodes(*_margins(mean, cov, y), z)
+            logs = -jax.nn.logsumexp(
+                jnp.concatenate([jnp.zeros_like(margin[..., :1]), margin], -1), axis=-1, keepdims=True
+            )
+        else:
+            z, w = qmc_rule(self.num_classes, QMC_NODES)
+            logs = jax.vmap(lambda f: self.log_prob(f, y))(gaussian_nodes(mean, cov, z))
+        return logs, jnp.asarray(w, mean.dtype)[:, None, None]
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        if self.num_classes == 2:
+            margin, spread = _margins(mean, cov, y)
+            zero = jnp.zeros_like(margin)
+            return expectation(jax.nn.log_sigmoid, -margin, spread[..., 0], 28, zero, zero + BEND)
+        logs, w = self._nodes(mean, cov, y)
+        return jnp.sum(w * logs, axis=0)
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        if self.num_classes == 2:
+            margin, spread = _margins(mean, cov, y)
+            zero = jnp.zeros_like(margin)
+            return log_expectation(jax.nn.log_sigmoid, -margin, spread[..., 0], 80, zero, zero + BEND)
+        logs, w = self._nodes(mean, cov, y)
+        return logsumexp(logs + jnp.log(w), axis=0)
+
+
+class RobustMax(AbstractCategorical):
+    """p(y = c | f) = 1 − epsilon if c = argmax f, else epsilon / (C − 1): tolerant of mislabelled data.
+
+    With P = P(f_y is the largest), E log p = P log(1 − ε) + (1 − P) log(ε/(C − 1)). P is a one-dimensional
+    integral of a product of normal cdfs for independent latents, quasi-Monte Carlo for correlated ones.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> lik = ig.likelihoods.RobustMax(num_classes=4)
+    >>> print(lik.predictive(jnp.zeros((1, 4)), jnp.ones((1, 4))).probabilities.round(4))
+    [[0.25 0.25 0.25 0.25]]
+    """
+
+    num_classes: int = eqx.field(static=True)
+    epsilon: Float[Array, ""] = fixed(1e-3)
+
+    def __check_init__(self):
+        if not isinstance(self.epsilon, jax.core.Tracer) and not bool((self.epsilon > 0) & (self.epsilon < 1)):
+            raise ValueError(f"RobustMax.epsilon must lie strictly between 0 and 1, got {self.epsilon}; try 0.001.")
+
+    def _log_hit(self) -> tuple[Array, Array]:
+        return jnp.log1p(-self.epsilon), jnp.log(self.epsilon / (self.num_classes - 1))
+
+    def log_prob(self, f, y, *, index=None):
+        hit = jnp.argmax(f, axis=-1, keepdims=True) == y.astype(int)
+        return jnp.where(hit, *self._log_hit())
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import CategoricalProbs
+
+        best = jax.nn.one_hot(jnp.argmax(f, axis=-1), self.num_classes, dtype=f.dtype)[..., None, :]
+        return CategoricalProbs(best * (1 - self.epsilon) + (1 - best) * (self.epsilon / (self.num_classes - 1)))
+
+    def prob_largest(
+        self, mean: Float[Array, "N C"], cov: Float[Array, "N C *C"], y: Float[Array, "N 1"]
+    ) -> Float[Array, "N 1"]:
+        """P(f_y > f_c for all c ≠ y)."""
+        if cov.ndim == mean.ndim:
+            return _largest_independent(mean, cov, y)
+        return _largest_correlated(*_margins(mean, cov, y))
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        P = self.prob_largest(mean, cov, y)
+        hit, miss = self._log_hit()
+        return P * hit + (1 - P) * miss
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        P = self.prob_largest(mean, cov, y)
+        return jnp.log(P * (1 - self.epsilon) + (1 - P) * (self.epsilon / (self.num_classes - 1)))
+
+
+def _largest_independent(mean: Array, variance: Array, y: Array) -> Array:
+    own, others = y.astype(int), _others(y, mean.shape[-1])
+    m, v = jnp.take_along_axis(mean, own, axis=1), jnp.take_along_axis(variance, own, axis=1)
+    rival = jnp.take_along_axis(mean, others, axis=1)
+    sd = jnp.maximum(safe_sqrt(jnp.take_along_axis(variance, others, axis=1)), 1e-3 * safe_sqrt(v) + 1e-8)
+    best = jnp.argmax(rival, axis=1, keepdims=True)
+    centre, width = jnp.take_along_axis(rival, best, axis=1), jnp.take_along_axis(sd, best, axis=1)
+    return expectation(lambda f: jnp.prod(ndtr((f - rival) / sd), axis=1, keepdims=True), m, v, 80, centre, 1.5 * width)
+
+
+def _largest_correlated(margin: Array, cov: Array) -> Array:
+    """P(all margins < 0), one margin after the other, each drawn below 0 given those before (Genz)."""
+    factor = root(cov)
+    dim = margin.shape[-1]
+    nodes, weights = qmc_rule(max(dim - 1, 1), QMC_NODES)
+    u = ndtr(jnp.asarray(nodes, margin.dtype))
+    log_p = jnp.zeros((u.shape[0], margin.shape[0]), margin.dtype)
+    tiny = jnp.finfo(margin.dtype).eps
+    z: list[Array] = []
+    for i in range(dim):
+        shift = jnp.broadcast_to(margin[None, :, i], log_p.shape)
+        for j, previous in enumerate(z):
+            shift = shift + factor[None, :, i, j] * previous
+        scale = factor[None, :, i, i]
+        free = scale > 0
+        ratio = -shift / jnp.where(free, scale, 1.0)
+        p = jnp.where(free, ndtr(ratio), jnp.where(shift < 0, 1.0, 0.0))
+        log_p = log_p + jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+        if i < dim - 1:
+            z.append(ndtri(jnp.clip(p * u[:, i, None], tiny, 1 - tiny)))
+    return jnp.tensordot(jnp.asarray(weights, margin.dtype), jnp.exp(log_p), axes=1)[:, None]

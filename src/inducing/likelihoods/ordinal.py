@@ -1,0 +1,93 @@
+"""Ordered classes."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float
+
+from inducing.likelihoods.base import AbstractLikelihood, broadcast, marginal_variance
+from inducing.likelihoods.special import log_ndtr_difference
+from inducing.likelihoods.supports import Support, classes
+from inducing.parameters import ordered, positive
+from inducing.quadrature import expectation
+
+
+class Ordinal(AbstractLikelihood):
+    """p(y = j | f) = Φ((a_j − f)/sigma) − Φ((a_{j−1} − f)/sigma), a = `cutpoints` between −∞ and ∞, y in {0, …, K − 1}.
+
+    A label says between which cutpoints f + N(0, sigma²) lies, so that predictions are the same formula with
+    sigma² + cov in place of sigma².
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> lik = ig.likelihoods.Ordinal(cutpoints=[-1.0, 1.0])
+    >>> print(lik.predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1))).probabilities.round(4))
+    [[0.1587 0.6827 0.1587]]
+    """
+
+    cutpoints: Float[Array, "K"] = ordered()
+    sigma: Float[Array, "*P"] = positive(1.0)
+
+    joint: ClassVar[bool] = False
+
+    @property
+    def num_classes(self) -> int:
+        """K, one more than there are cutpoints."""
+        return self.cutpoints.shape[-1] + 1
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        return (classes(self.num_classes),)
+
+    def num_latents(self, num_outputs: int) -> int:
+        return num_outputs
+
+    def _edges(self, y: Array) -> tuple[Array, Array]:
+        """The cutpoints below and above each label; the outer ones stand in for −∞ and ∞."""
+        last = self.num_classes - 2
+        label = y.astype(int)
+        return self.cutpoints[jnp.clip(label - 1, 0, last)], self.cutpoints[jnp.clip(label, 0, last)]
+
+    def _log_cell(self, f: Array, sigma: Array, y: Array) -> Array:
+        lower, upper = self._edges(y)
+        lower = jnp.where(y <= 0, -jnp.inf, (lower - f) / sigma)
+        upper = jnp.where(y >= self.num_classes - 1, jnp.inf, (upper - f) / sigma)
+        return log_ndtr_difference(lower, upper)
+
+    def log_prob(self, f, y, *, index=None):
+        return self._log_cell(f, broadcast(self.sigma, f.shape, index), y)
+
+    def expected_log_prob(self, mean, cov, y, *, index=None):
+        sigma = broadcast(self.sigma, mean.shape, index)
+        lower, upper = self._edges(y)
+        width = jnp.maximum(sigma, 0.5 * (upper - lower))
+        variance = marginal_variance(mean, cov)
+        return expectation(lambda f: self._log_cell(f, sigma, y), mean, variance, 48, 0.5 * (lower + upper), width)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import CategoricalProbs
+
+        sigma = broadcast(self.sigma, f.shape, index)
+        labels = jnp.arange(self.num_classes, dtype=f.dtype)
+        cells = jax.vmap(lambda j: self._log_cell(f, sigma, jnp.broadcast_to(j, f.shape)), out_axes=-1)(labels)
+        return CategoricalProbs(jnp.exp(cells))
+
+    def _total(self, mean: Array, cov: Array, index: Array | None) -> Array:
+        return jnp.sqrt(broadcast(self.sigma, mean.shape, index) ** 2 + marginal_variance(mean, cov))
+
+    def predictive_log_prob(self, mean, cov, y, *, index=None):
+        return self._log_cell(mean, self._total(mean, cov, index), y)
+
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        label = jnp.floor(y)
+        _, upper = self._edges(jnp.clip(label, 0, self.num_classes - 1))
+        inside = ndtr((upper - mean) / self._total(mean, cov, index))
+        return jnp.where(label < 0, 0.0, jnp.where(label >= self.num_classes - 1, 1.0, inside))
+
+    def predictive_moments(self, mean, cov, *, index=None):
+        total = self._total(mean, cov, index)
+        labels = jnp.arange(self.num_classes, dtype=mean.dtype)
+        p = jnp.exp(jax.vmap(lambda j: self._log_cell(mean, total, jnp.broadcast_to(j, mean.shape)))(labels))
+        first = jnp.tensordot(labels, p, axes=1)
+        return first, jnp.sum(p * (labels[:, None, None] - first[None]) ** 2, axis=0)
