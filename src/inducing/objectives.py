@@ -34,7 +34,7 @@ def elbo(
     beta: float = 1.0,
     num_data: int | None = None,
 ) -> Float[Array, ""]:
-    """The bound on log p(y) that trains all models (section 4; eq:elbo_sparse_gp, eq:elbo_deep_sgp, eq:ugly_log_2).
+    """The bound on log p(y) that trains all models (section 4; eq:elbo_sparse_gp_iid, eq:elbo_deep_sgp, eq:ugly_log_2).
 
         (N/B) Σ_n E[ log 1/R Σ_r exp( explik_nr + β Σ_l log p(h_nr)/q(h_nr) ) ]  −  β Σ_l KL(q_l ‖ p_l)
 

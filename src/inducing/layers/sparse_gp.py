@@ -137,7 +137,7 @@ class SparseGP(AbstractLayer):
         return SparseGP(self.prior, self.features, m, qu.triangular(root), coordinates, self.jitter)
 
     def kl(self) -> Float[Array, ""]:
-        """KL(q(u) ‖ p(u)), which is the KL between the processes q(f) and p(f): eq:kl_sgp."""
+        """KL(q(u) ‖ p(u)), which is the KL between the processes q(f) and p(f): eq:kl_derivation."""
         if self.coordinates == "w":
             return qu.kl(self.mean, self.root, qu.log_abs_det(self.root))
         Kuu = self.Kuu()
