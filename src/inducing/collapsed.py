@@ -28,7 +28,7 @@ from .likelihoods.base import broadcast
 from .likelihoods.gaussian import Gaussian
 from .model import Model
 from .parameters import dtype_of
-from .priors.base import mix_variance, weights
+from .priors.base import AbstractPrior, by_site, mix_variance, weights
 
 BLOCK = 1024
 
@@ -131,7 +131,7 @@ def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, De
     # float32, that loses too many digits, and each block is whitened first.
     late = dtype_of(model) == jnp.float64 and layer.jitter >= 1e-7
     Kuu = qu.repeat(cache.Kuu, L)
-    stats = _statistics(model, layer, data, None if late else Kuu)
+    stats = _statistics(model, layer, data, None if late else cache.Kuu)
     Psi, b = stats.Psi, stats.b
     if late:
         G = Psi.shape[0]
@@ -166,6 +166,43 @@ def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statist
     return total
 
 
+def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c"]) -> Float[Array, "n J c"]:
+    """Σ_q t[n, (q, j)] V[(q, j), c], over the outputs that look at a site."""
+    if prior.num_sites == 1:
+        return (t @ V)[:, None]
+    return jnp.einsum("nqj,qjc->njc", t.reshape(t.shape[0], -1, prior.num_sites), by_site(prior, V))
+
+
+def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"]) -> Float[Array, "L M M"]:
+    """Σ_n τ_nl Kuf[l, :, n] Kuf[l, :, n]ᵀ for each latent; once for all of them if kernel and precisions are shared."""
+    L = tau.shape[1]
+
+    def each():
+        return (Kuf * tau.T[:, None, :]) @ jnp.swapaxes(Kuf, 1, 2)
+
+    def once():
+        Psi = (Kuf[0] * tau[:, 0][None, :]) @ Kuf[0].T
+        return jnp.broadcast_to(Psi, (L, *Psi.shape))
+
+    if Kuf.shape[0] == L:
+        return each()
+    return jax.lax.cond(jnp.all(tau == tau[:, :1]), once, each)
+
+
+def _coupled(Kuf: Float[Array, "K M i"], omega: Float[Array, "i L L"]) -> Float[Array, "1 LM LM"]:
+    """Σ_i ω_i[l, k] Kuf[l, :, i] Kuf[k, :, i]ᵀ: one batch of L products for each latent, never all at once."""
+    L, M = omega.shape[1], Kuf.shape[1]
+    transposed = jnp.swapaxes(Kuf, 1, 2)
+
+    def rows(item):
+        left, weight = item  # [M, i], [L, i]
+        return (left[None] * weight[:, None, :]) @ transposed  # [L, M, M]
+
+    left = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
+    Psi = jax.lax.map(rows, (left, jnp.transpose(omega, (1, 2, 0))))  # [l, k, M, M]
+    return jnp.swapaxes(Psi, 1, 2).reshape(1, L * M, L * M)
+
+
 def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
     prior = layer.prior
     L, J = prior.num_latents, prior.num_sites
@@ -176,24 +213,17 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
     Kuf = prior.Kuf(layer.features, data.x)
     Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
     if Kuu is not None:
-        Kuf = batched("root_solve", Kuu, jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])))
+        Kuf = batched("root_solve", Kuu, Kuf)
     W = weights(prior)
     if W is None:  # each latent is an output: no coupling
-        if Kuf.shape[0] == 1 and L > 1:
-            Kuf = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
-        Psi = (Kuf * tau.T[:, None, :]) @ jnp.swapaxes(Kuf, 1, 2)
-        b = jnp.einsum("lmn,ln->lm", Kuf, (tau * r).T)
+        Psi = _uncoupled(Kuf, tau)
+        b = (tau * r).T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmn,ln->lm", Kuf, (tau * r).T)
     else:
-        Kuf = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
-        if J == 1:
-            omega = jnp.einsum("np,pl,pk->nlk", tau, W, W)
-            rho = (tau * r) @ W
-        else:
-            omega = jnp.einsum("np,pl,pk->nplk", tau, W, W).reshape(n * J, L, L)
-            rho = jnp.einsum("np,pl->npl", tau * r, W).reshape(n * J, L)
-        M = Kuf.shape[1]
-        Psi = jnp.einsum("lmi,ilk,kni->lmkn", Kuf, omega, Kuf).reshape(1, L * M, L * M)
-        b = jnp.einsum("lmi,il->lm", Kuf, rho).reshape(1, L * M)
+        squares = (W[:, :, None] * W[:, None, :]).reshape(-1, L * L)
+        omega = _at_sites(prior, tau, squares).reshape(n * J, L, L)
+        rho = _at_sites(prior, tau * r, W).reshape(n * J, L)
+        Psi = _coupled(Kuf, omega)
+        b = (rho.T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)).reshape(1, -1)
     Kff = prior.Kff_diag(data.x)
     variance = mix_variance(prior, jnp.broadcast_to(Kff, (L, n, J)))
     log_tau = jnp.where(data.mask, -jnp.log(2.0 * np.pi * noise), 0.0)

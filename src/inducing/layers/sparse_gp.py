@@ -20,6 +20,7 @@ from ..priors.base import (
     mix_mean,
     mix_variance,
 )
+from ..priors.latents import apply_features
 from . import qu
 from .base import AbstractLayer
 
@@ -260,13 +261,6 @@ class SparseGP(AbstractLayer):
             return self.prior.mean(X) + mix_mean(self.prior, sites(X) + update)
 
         return f
-
-
-def apply_features(features: Any, g: Any, L: int) -> Float[Array, "L M"]:
-    """u [L, M] of latent functions g: [n, D] → [n, L]."""
-    if isinstance(features, AbstractFeatures):
-        return features.apply(g).T
-    return jnp.stack([f.apply(lambda Z, i=i: g(Z)[:, i]) for i, f in enumerate(features)])
 
 
 def _checked_features(features: Any, prior: AbstractPrior) -> Any:

@@ -1,5 +1,10 @@
 """Priors over functions: linear maps of latent Gaussian processes."""
 
+from .as_input import as_input as as_input
 from .base import AbstractPrior as AbstractPrior
 from .exact import ExactGP as ExactGP
 from .gp import GP as GP
+from .independent import Independent as Independent
+from .lmc import LMC as LMC
+from .lmc import IntrinsicCoregionalisation as IntrinsicCoregionalisation
+from .matrix_valued import MatrixValued as MatrixValued

@@ -21,12 +21,12 @@ Features = AbstractFeatures | tuple[AbstractFeatures, ...]
 class AbstractPrior(Module):
     """A Gaussian process f: ℝᴰ → ℝᴾ that is a linear map of L independent latent processes g_l,
 
-        f_p(x) = μ_p(x) + Σ_l W[p, l] s_l[j(p)](x),      s_l(x) = (T g_l)(x) ∈ ℝᴶ,
+        f_p(x) = μ_p(x) + Σ_l W[p, l] s_l[p mod J](x),      s_l(x) = (T g_l)(x) ∈ ℝᴶ,
 
-    where the J *sites* of a latent are what the outputs look at: its value at x (J = 1), or one functional of
-    it for each output (J = P: a smoothed value, a partial derivative, the value at a patch), and W is `mixing`
-    (None: the identity if J = 1, ones if J = P). The inducing variables are features of the latents,
-    u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
+    where the J *sites* of a latent are what the outputs look at: its value at x (J = 1), its partial derivatives
+    (J = D), or one functional of it for each output (J = P: a smoothed value, the value at a patch). J divides P,
+    and W is `mixing` (None: the identity if J = 1 and L = P, else ones). The inducing variables are features of the
+    latents, u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
 
     Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features.
     """
@@ -44,12 +44,17 @@ class AbstractPrior(Module):
     @property
     @abc.abstractmethod
     def num_sites(self) -> int:
-        """J: 1 or P."""
+        """J, a divisor of P."""
 
     @property
     @abc.abstractmethod
     def mixing(self) -> Float[Array, "P L"] | None:
         """W."""
+
+    @property
+    @abc.abstractmethod
+    def smoothness(self) -> int | float:
+        """How many derivatives every output has in mean square."""
 
     @abc.abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
@@ -110,49 +115,55 @@ def weights(prior: AbstractPrior) -> Float[Array, "P L"] | None:
     return W
 
 
+def by_site(prior: AbstractPrior, W: Float[Array, "P *rest"]) -> Float[Array, "Q J *rest"]:
+    """An array over outputs as one over (q, j): output q·J + j looks at site j."""
+    return W.reshape(-1, prior.num_sites, *W.shape[1:])
+
+
+def _site_weights(prior: AbstractPrior, dtype: Any) -> Float[Array, "Q J L"]:
+    W = weights(prior)
+    return by_site(prior, jnp.eye(prior.num_outputs, dtype=dtype) if W is None else W)
+
+
 def mix_mean(prior: AbstractPrior, s: Float[Array, "*B L J"]) -> Float[Array, "*B P"]:
-    """Outputs from sites: Σ_l W[p, l] s_l[j(p)]."""
+    """Outputs from sites: Σ_l W[p, l] s_l[p mod J]."""
     W = weights(prior)
     if W is None:
         return s[..., 0]
     if prior.num_sites == 1:
         return s[..., 0] @ W.T
-    return jnp.einsum("pl,...lp->...p", W, s)
+    return jnp.einsum("qjl,...lj->...qj", by_site(prior, W), s).reshape(*s.shape[:-2], -1)
 
 
 def mix_variance(prior: AbstractPrior, v: Float[Array, "L N J"]) -> Float[Array, "N P"]:
-    """Output variances from those of uncorrelated latents: Σ_l W[p, l]² v_l[j(p)]."""
+    """Output variances from those of uncorrelated latents: Σ_l W[p, l]² v_l[p mod J]."""
     W = weights(prior)
     if W is None:
         return v[..., 0].T
     if prior.num_sites == 1:
         return v[..., 0].T @ (W**2).T
-    return jnp.einsum("pl,lnp->np", W**2, v)
+    return jnp.einsum("qjl,lnj->nqj", by_site(prior, W**2), v).reshape(v.shape[1], -1)
 
 
 def mix_covariance(prior: AbstractPrior, K: Float[Array, "L N J N2 J"]) -> Float[Array, "N P N2 P"]:
-    """Output covariances from those of uncorrelated latents: Σ_l W[p, l] W[q, l] K_l[·, j(p), ·, j(q)]."""
-    W = weights(prior)
-    W = jnp.eye(prior.num_outputs, dtype=K.dtype) if W is None else W
-    if prior.num_sites == 1:
-        return jnp.einsum("pl,lnm,ql->npmq", W, K[:, :, 0, :, 0], W)
-    return jnp.einsum("pl,lnpmq,ql->npmq", W, K, W)
+    """Output covariances from those of uncorrelated latents: Σ_l W[p, l] W[q, l] K_l[·, p mod J, ·, q mod J]."""
+    W = _site_weights(prior, K.dtype)
+    C = jnp.einsum("ajl,lnjmk,bkl->najmbk", W, K, W)
+    return C.reshape(K.shape[1], prior.num_outputs, K.shape[3], prior.num_outputs)
 
 
 def mix_coupled_variance(prior: AbstractPrior, C: Float[Array, "N J L L"]) -> Float[Array, "N P"]:
-    """Output variances from the covariance of correlated latents: Σ_lk W[p, l] W[p, k] C[j(p), l, k]."""
+    """Output variances from the covariance of correlated latents: Σ_lk W[p, l] W[p, k] C[p mod J, l, k]."""
     W = weights(prior)
     if W is None:
         return jnp.diagonal(C[:, 0], axis1=1, axis2=2)
-    if prior.num_sites == 1:
-        return jnp.einsum("pl,nlk,pk->np", W, C[:, 0], W)
-    return jnp.einsum("pl,nplk,pk->np", W, C, W)
+    N, L = C.shape[0], prior.num_latents
+    squares = by_site(prior, (W[:, :, None] * W[:, None, :]).reshape(-1, L * L))
+    return jnp.einsum("qjc,njc->nqj", squares, C.reshape(N, -1, L * L)).reshape(N, -1)
 
 
 def mix_coupled_covariance(prior: AbstractPrior, C: Float[Array, "L N J L N J"]) -> Float[Array, "N P N P"]:
-    """Output covariances from those of correlated latents: Σ_lk W[p, l] W[q, k] C[l, ·, j(p), k, ·, j(q)]."""
-    W = weights(prior)
-    W = jnp.eye(prior.num_outputs, dtype=C.dtype) if W is None else W
-    if prior.num_sites == 1:
-        return jnp.einsum("pl,lnkm,qk->npmq", W, C[:, :, 0, :, :, 0], W)
-    return jnp.einsum("pl,lnpkmq,qk->npmq", W, C, W)
+    """Output covariances from those of correlated latents: Σ_lk W[p, l] W[q, k] C[l, ·, p mod J, k, ·, q mod J]."""
+    W = _site_weights(prior, C.dtype)
+    out = jnp.einsum("ajl,lnjkmi,bik->najmbi", W, C, W)
+    return out.reshape(C.shape[1], prior.num_outputs, C.shape[4], prior.num_outputs)

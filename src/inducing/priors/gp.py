@@ -46,6 +46,10 @@ class GP(AbstractPrior):
     def mixing(self) -> None:
         return None
 
+    @property
+    def smoothness(self) -> int | float:
+        return self.kernel.smoothness
+
     def mean(self, X):
         return column(self.mean_function(X))
 

@@ -5,29 +5,25 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from ..features.base import AbstractFeatures
 
 
-def over_latents(fn: Callable, kernels: Sequence, features) -> PyTree:
+def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:
     """fn(kernel, features) for each latent, stacked along a leading axis K.
 
-    Kernels (with their features) of equal structure are stacked and vmapped; what differs in structure is
-    computed group by group. `features` is shared, or a tuple with one entry for each kernel. A single kernel
-    with shared features gives K = 1.
+    `features` is shared (or None), or a tuple with one entry for each latent. A single kernel with shared features
+    gives K = 1.
     """
-    shared = isinstance(features, AbstractFeatures)
-    if not shared and len(kernels) == 1:
-        kernels = tuple(kernels) * len(features)
-    items = [
-        (k,) if shared else (k, f)
-        for k, f in zip(kernels, (features,) * len(kernels) if shared else features, strict=True)
-    ]
+    if features is None or isinstance(features, AbstractFeatures):
+        return grouped(lambda kernel: fn(kernel, features), [(kernel,) for kernel in kernels])
+    kernels = tuple(kernels) * len(features) if len(kernels) == 1 else kernels
+    return grouped(fn, list(zip(kernels, features, strict=True)))
 
-    def call(*item):
-        return fn(item[0], features if shared else item[1])
 
+def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
+    """fn(*item) for each item, stacked: items of equal structure are stacked and vmapped, others go group by group."""
     groups: list[tuple[PyTree, list[int]]] = []
     split = [eqx.partition(item, eqx.is_array) for item in items]
     for i, (arrays, static) in enumerate(split):
@@ -42,11 +38,11 @@ def over_latents(fn: Callable, kernels: Sequence, features) -> PyTree:
     results = []
     for (_, static), members in groups:
         if len(members) == 1:
-            out = call(*items[members[0]])
+            out = fn(*items[members[0]])
             results.append(jax.tree.map(lambda a: a[None], out))
         else:
             stacked = jax.tree.map(lambda *a: jnp.stack(a), *(split[i][0] for i in members))
-            results.append(jax.vmap(lambda a, static=static: call(*eqx.combine(a, static)))(stacked))
+            results.append(jax.vmap(lambda a, static=static: fn(*eqx.combine(a, static)))(stacked))
     if len(results) == 1:
         return results[0]
     if (
@@ -58,3 +54,10 @@ def over_latents(fn: Callable, kernels: Sequence, features) -> PyTree:
         )
     order = jnp.argsort(jnp.asarray([i for _, members in groups for i in members]))
     return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *results)
+
+
+def apply_features(features, g: Callable[[Array], Array], L: int) -> Float[Array, "L M"]:
+    """u [L, M] of latent functions g: [n, D] → [n, L]."""
+    if isinstance(features, AbstractFeatures):
+        return features.apply(g).T
+    return jnp.stack([f.apply(lambda Z, i=i: g(Z)[:, i]) for i, f in enumerate(features)])

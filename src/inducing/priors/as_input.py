@@ -1,0 +1,121 @@
+"""The output-as-input view: any multioutput prior as a scalar one of rows (x, p)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..kernels.base import AbstractKernel, AbstractPointKernel
+from .base import AbstractPrior, mix_covariance, weights
+from .matrix_valued import output_index, pick
+
+
+def as_input(prior: AbstractPrior) -> "OutputAsInput":
+    """The output-as-input view of a prior (section 2.4): f(x, p), scalar, with rows (x, p) as inputs.
+
+    The output's number, 0 … P − 1, stands in the last column. The latents, and so features and q(u), are those of the
+    prior, and all numbers are the same; but any outputs can be observed and predicted at any inputs.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.SquaredExponential())
+    >>> rows = jnp.array([[0.3, 0.0], [0.3, 1.0]])
+    >>> ig.priors.as_input(prior).covariance(rows).tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
+    return OutputAsInput(prior)
+
+
+class OutputAsInput(AbstractPrior):
+    """See `as_input`. The sites of a latent at (x, p) are what output p makes of it, W[p, l] s_l[p mod J](x)."""
+
+    prior: AbstractPrior
+
+    @property
+    def num_latents(self) -> int:
+        return self.prior.num_latents
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def num_sites(self) -> int:
+        return 1
+
+    @property
+    def mixing(self) -> None:
+        return None
+
+    @property
+    def smoothness(self) -> int | float:
+        return 0  # in p; take the derivative of the prior, and then its view
+
+    @property
+    def kernel(self) -> AbstractKernel:
+        """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')), as a kernel of rows."""
+        return OutputKernel(self.prior)
+
+    def mean(self, X):
+        return pick(self.prior.mean(self._checked(X)[:, :-1]), X)[:, None]
+
+    def mu_u(self, features):
+        return self.prior.mu_u(features)
+
+    def Kuu(self, features, jitter):
+        return self.prior.Kuu(features, jitter)
+
+    def Kuf(self, features, X):
+        K = self.prior.Kuf(features, self._checked(X)[:, :-1])
+        K = jnp.take_along_axis(K, self._site(X)[None, None, :, None], axis=3)
+        return K * self._weight(X)[:, None, :, None]
+
+    def Kff(self, X, X2=None):
+        X2 = X if X2 is None else X2
+        K = self.prior.Kff(self._checked(X)[:, :-1], self._checked(X2)[:, :-1])
+        K = jnp.take_along_axis(K, self._site(X)[None, :, None, None, None], axis=2)
+        K = jnp.take_along_axis(K, self._site(X2)[None, None, None, :, None], axis=4)
+        return K * self._weight(X)[:, :, None, None, None] * self._weight(X2)[:, None, None, :, None]
+
+    def Kff_diag(self, X):
+        K = self.prior.Kff_diag(self._checked(X)[:, :-1])
+        return jnp.take_along_axis(K, self._site(X)[None, :, None], axis=2) * self._weight(X)[..., None] ** 2
+
+    def draw(self, key, num, dim):
+        g, sites = self.prior.draw(key, num, dim - 1)
+
+        def chosen(X: Float[Array, "n D1"]) -> Float[Array, "n L 1"]:
+            s = jnp.take_along_axis(sites(self._checked(X)[:, :-1]), self._site(X)[:, None, None], axis=2)
+            return s * self._weight(X).T[..., None]
+
+        return g, chosen
+
+    def _site(self, X: Array) -> Array:
+        return output_index(X) % self.prior.num_sites
+
+    def _weight(self, X: Array) -> Float[Array, "L N"]:
+        W = weights(self.prior)
+        W = jnp.eye(self.prior.num_outputs, dtype=X.dtype) if W is None else W
+        return W[output_index(X)].T
+
+    def _checked(self, X: Array) -> Array:
+        if not isinstance(X, jax.core.Tracer):
+            p, P = np.asarray(X[:, -1]), self.prior.num_outputs
+            wrong = p[(p != np.round(p)) | (p < 0) | (p >= P)]
+            if wrong.size:
+                raise ValueError(
+                    f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, from 0 to "
+                    f"{P - 1}."
+                )
+        return X
+
+
+class OutputKernel(AbstractPointKernel):
+    """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')) of a multioutput prior: `as_input(prior).kernel`."""
+
+    prior: AbstractPrior
+
+    def __call__(self, x: Float[Array, " D1"], y: Float[Array, " D1"]) -> Float[Array, ""]:
+        L = self.prior.num_latents
+        K = self.prior.Kff(x[None, :-1], y[None, :-1])
+        K = mix_covariance(self.prior, jnp.broadcast_to(K, (L, *K.shape[1:])))
+        return K[0, x[-1].astype(int), 0, y[-1].astype(int)]

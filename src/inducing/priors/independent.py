@@ -1,0 +1,130 @@
+"""Independent outputs: one scalar GP for each."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kernels.base import AbstractKernel
+from ..means import AbstractMean, Zero
+from .base import AbstractPrior
+from .gp import GP, column, draw_kernel
+from .latents import apply_features, grouped, over_latents
+
+Latents = GP | AbstractKernel | Sequence[GP | AbstractKernel]
+"""What users pass for latent processes: one, which all share, or a sequence; a kernel stands for its zero-mean GP."""
+
+
+class Independent(AbstractPrior):
+    """f_p ~ GP(μ_p, k_p), independent over the P outputs (section 2.4, separate independent multioutput GP).
+
+        K(x, x')[p, q] = δ_pq k_p(x, x')
+
+    `latents` is a sequence of GPs (or kernels), one for each output; or one of them with `num` outputs that share it,
+    so that Kuu and Kuf are computed once. `mean` [N, D] → [N, P] is added to the means of the GPs.
+
+    >>> import inducing as ig
+    >>> separate = ig.priors.Independent([ig.GP(ig.kernels.Matern52()), ig.GP(ig.kernels.SquaredExponential())])
+    >>> shared = ig.priors.Independent(ig.kernels.Matern52(), num=2, mean=ig.means.Identity())
+    >>> separate.num_outputs, shared.num_outputs
+    (2, 2)
+    """
+
+    latents: tuple[GP, ...]
+    mean_function: AbstractMean
+    num: int = eqx.field(static=True)
+
+    def __init__(self, latents: Latents, num: int | None = None, mean: AbstractMean | None = None):
+        alone = isinstance(latents, GP | AbstractKernel)
+        self.latents = tuple(as_gp(g) for g in ([latents] if alone else latents))
+        if alone and num is None:
+            raise ValueError("num is missing: say how many outputs share the one GP, or pass a sequence of GPs.")
+        if not self.latents or (not alone and num not in (None, len(self.latents))):
+            raise ValueError(f"latents holds {len(self.latents)} GPs but num is {num}; pass one GP for each output.")
+        self.num = len(self.latents) if num is None else int(num)
+        if self.num < 1:
+            raise ValueError(f"num must be at least 1, got {num}.")
+        self.mean_function = Zero() if mean is None else mean
+
+    @property
+    def num_latents(self) -> int:
+        return self.num
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num
+
+    @property
+    def num_sites(self) -> int:
+        return 1
+
+    @property
+    def mixing(self) -> None:
+        return None
+
+    @property
+    def smoothness(self) -> int | float:
+        return min(g.smoothness for g in self.latents)
+
+    @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        """The kernels of the latents: L, or one that all share."""
+        return tuple(g.kernel for g in self.latents)
+
+    def mean(self, X):
+        own = [column(g.mean_function(X)) for g in self.latents]
+        own = jnp.broadcast_to(jnp.concatenate(own, axis=1), (X.shape[0], self.num))
+        return own + columns(self.mean_function(X), self.num)
+
+    def mu_u(self, features):
+        return apply_features(features, self.mean, self.num)
+
+    def Kuu(self, features, jitter):
+        return over_latents(lambda k, f: f.Kuu(k, jitter), self.kernels, features)
+
+    def Kuf(self, features, X):
+        return over_latents(lambda k, f: f.Kuf(k, X), self.kernels, features)[..., None]
+
+    def Kff(self, X, X2=None):
+        return over_latents(lambda k, _: k.gram(X, X2), self.kernels)[:, :, None, :, None]
+
+    def Kff_diag(self, X):
+        return over_latents(lambda k, _: k.diag(X), self.kernels)[..., None]
+
+    def draw(self, key, num, dim):
+        keys = jax.random.split(key, self.num)
+        kernels = self.kernels * self.num if len(self.kernels) == 1 else self.kernels
+
+        def g(X: Float[Array, "n D"]) -> Float[Array, "n L"]:
+            return grouped(lambda k, key: draw_kernel(k, key, num, dim)(X), list(zip(kernels, keys, strict=True))).T
+
+        return g, lambda X: g(X)[..., None]
+
+
+def as_gp(latent: GP | AbstractKernel) -> GP:
+    """A kernel as its zero-mean GP; a GP as it is; anything else is refused."""
+    if isinstance(latent, AbstractKernel):
+        return GP(latent)
+    if not isinstance(latent, GP):
+        raise TypeError(f"latents must be GPs such as ig.GP(ig.kernels.Matern52()), got {type(latent).__name__}.")
+    return latent
+
+
+def as_independent(latents: "Latents | Independent", num: int | None = None) -> Independent:
+    """Latents in any form a user may pass them, as one prior; a single GP is shared by `num`."""
+    if isinstance(latents, Independent):
+        return latents
+    if isinstance(latents, GP | AbstractKernel):
+        return Independent(latents, num)
+    return Independent(latents)
+
+
+def columns(values: Array, num: int) -> Float[Array, "N P"]:
+    """A mean's values [N] (for every output) or [N, P] as [N, P]."""
+    if values.ndim == 1:
+        return jnp.broadcast_to(values[:, None], (values.shape[0], num))
+    if values.shape[1] != num:
+        raise ValueError(f"the mean function gives {values.shape[1]} columns but the prior has {num} outputs.")
+    return values

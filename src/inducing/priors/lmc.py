@@ -1,0 +1,131 @@
+"""Linear mixtures of latent GPs: the linear model of coregionalisation and its intrinsic form."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..means import AbstractMean, Zero
+from ..parameters import as_float_array, positive, real
+from .base import AbstractPrior
+from .independent import Independent, Latents, as_independent, columns
+
+
+class AbstractMixture(AbstractPrior):
+    """f(x) = μ(x) + W g(x): all but W."""
+
+    latents: eqx.AbstractVar[Independent]
+    mean_function: eqx.AbstractVar[AbstractMean]
+
+    @property
+    def num_latents(self) -> int:
+        return self.latents.num
+
+    @property
+    def num_sites(self) -> int:
+        return 1
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.latents.smoothness
+
+    def mean(self, X):
+        return self.latents.mean(X) @ self.mixing.T + columns(self.mean_function(X), self.num_outputs)
+
+    def mu_u(self, features):
+        return self.latents.mu_u(features)
+
+    def Kuu(self, features, jitter):
+        return self.latents.Kuu(features, jitter)
+
+    def Kuf(self, features, X):
+        return self.latents.Kuf(features, X)
+
+    def Kff(self, X, X2=None):
+        return self.latents.Kff(X, X2)
+
+    def Kff_diag(self, X):
+        return self.latents.Kff_diag(X)
+
+    def draw(self, key, num, dim):
+        return self.latents.draw(key, num, dim)
+
+
+class LMC(AbstractMixture):
+    """The linear model of coregionalisation: P outputs that mix L latent GPs (eq:def_loc_mogp).
+
+        f(x) = μ(x) + W g(x),      K(x, x') = W diag(k_1(x, x'), …, k_L(x, x')) Wᵀ
+
+    W is [P, L] and trained; `latents` is a sequence of L GPs (or kernels), or one that all L share. `mean` [N, D] →
+    [N, P] is μ. Conditioning happens in the latent space: O(L M³), however many outputs there are.
+
+    >>> import inducing as ig
+    >>> prior = ig.priors.LMC([[1.0, 0.0], [0.5, 1.0], [0.2, -1.0]], [ig.kernels.Matern52(), ig.kernels.Matern32()])
+    >>> prior.num_latents, prior.num_outputs
+    (2, 3)
+    """
+
+    W: Float[Array, "P L"] = real()
+    latents: Independent
+    mean_function: AbstractMean
+
+    def __init__(self, W: Any, latents: Latents | Independent, mean: AbstractMean | None = None):
+        W = as_float_array(W)
+        if W.ndim != 2:
+            raise ValueError(f"W must be [P, L], one row for each output, got shape {list(W.shape)}.")
+        self.W = W
+        self.latents = as_independent(latents, W.shape[1])
+        if self.latents.num != W.shape[1]:
+            raise ValueError(
+                f"W has {W.shape[1]} columns but there are {self.latents.num} latents; W is [P, L], a column for each latent."
+            )
+        self.mean_function = Zero() if mean is None else mean
+
+    @property
+    def num_outputs(self) -> int:
+        return self.W.shape[0]
+
+    @property
+    def mixing(self) -> Float[Array, "P L"]:
+        return self.W
+
+
+class IntrinsicCoregionalisation(AbstractMixture):
+    """Intrinsic coregionalisation: every output has the same kernel, scaled by a matrix B of low rank plus diagonal.
+
+        K(x, x') = B k(x, x'),      B = W Wᵀ + diag κ
+
+    As a mixture, f_p = Σ_r W[p, r] g_r + √κ_p g_{rank + p}, with rank + P latents that share k. W is [P, rank] (or [P]
+    for rank one) and κ is [P].
+
+    >>> import jax, inducing as ig
+    >>> prior = ig.priors.IntrinsicCoregionalisation([1.0, -0.5], [0.1, 0.2], ig.kernels.Matern52())
+    >>> prior.covariance(jax.numpy.zeros((1, 1))).round(2).tolist()
+    [[1.1, -0.5], [-0.5, 0.45]]
+    """
+
+    W: Float[Array, "P rank"] = real()
+    kappa: Float[Array, " P"] = positive()
+    latents: Independent
+    mean_function: AbstractMean
+
+    def __init__(self, W: Any, kappa: Any, latent: Latents, mean: AbstractMean | None = None):
+        W, kappa = as_float_array(W), as_float_array(kappa)
+        W = W[:, None] if W.ndim == 1 else W
+        if W.ndim != 2 or kappa.shape != W.shape[:1]:
+            raise ValueError(
+                f"IntrinsicCoregionalisation needs W of shape [P, rank] and kappa of shape [P], got W {list(W.shape)} and "
+                f"kappa {list(kappa.shape)}."
+            )
+        self.W, self.kappa = W, kappa
+        self.latents = as_independent(latent, W.shape[0] + W.shape[1])
+        self.mean_function = Zero() if mean is None else mean
+
+    @property
+    def num_outputs(self) -> int:
+        return self.W.shape[0]
+
+    @property
+    def mixing(self) -> Float[Array, "P L"]:
+        return jnp.concatenate([self.W, jnp.diag(jnp.sqrt(self.kappa))], axis=1)

@@ -1,0 +1,106 @@
+"""A full matrix-valued kernel, with inducing variables of the outputs: the naive form that the structured ones avoid."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kernels.base import AbstractKernel
+from ..means import AbstractMean, Zero
+from .base import AbstractPrior
+from .gp import draw_kernel
+from .independent import columns
+from .latents import over_latents
+
+
+class MatrixValued(AbstractPrior):
+    """f ~ GP(μ, K) with any matrix-valued kernel, K(x, x')[p, q] = k((x, p), (x', q)) (section 2.4, the naive form).
+
+    `kernel` is a scalar kernel of rows (x, p), the number of the output in the last column, such as
+    `ActiveDims(SquaredExponential(), (0,)) * ActiveDims(Coregion(W, kappa), (1,))` or `as_input(prior)`'s. The one
+    latent is f itself in the output-as-input view, so inducing points are rows (z, p) [M, D + 1], M·P of them for M of
+    each output, and conditioning costs O(M³ P³): for reference, and for small problems.
+
+    >>> import jax, inducing as ig
+    >>> k = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(), (0,))
+    >>> k = k * ig.kernels.ActiveDims(ig.kernels.Coregion([[1.0], [2.0]], [0.5, 0.5]), (1,))
+    >>> prior = ig.priors.MatrixValued(k, num_outputs=2)
+    >>> prior.covariance(jax.numpy.zeros((1, 1))).tolist()
+    [[1.5, 2.0], [2.0, 4.5]]
+    """
+
+    kernel: AbstractKernel
+    mean_function: AbstractMean
+    outputs: int = eqx.field(static=True)
+
+    def __init__(self, kernel: AbstractKernel, num_outputs: int, mean: AbstractMean | None = None):
+        if not isinstance(kernel, AbstractKernel):
+            raise TypeError(f"kernel must be a kernel of rows (x, p), got {type(kernel).__name__}.")
+        self.kernel = kernel
+        self.outputs = int(num_outputs)
+        self.mean_function = Zero() if mean is None else mean
+
+    @property
+    def num_latents(self) -> int:
+        return 1
+
+    @property
+    def num_outputs(self) -> int:
+        return self.outputs
+
+    @property
+    def num_sites(self) -> int:
+        return self.outputs
+
+    @property
+    def mixing(self) -> None:
+        return None
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.kernel.smoothness
+
+    def mean(self, X):
+        return columns(self.mean_function(X), self.outputs)
+
+    def mu_u(self, features):
+        def mean(rows: Float[Array, "n D1"]) -> Float[Array, " n"]:
+            return pick(self.mean(rows[:, :-1]), rows)
+
+        return features.apply(mean)[None]
+
+    def Kuu(self, features, jitter):
+        return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
+
+    def Kuf(self, features, X):
+        K = features.Kuf(self.kernel, every_output(X, self.outputs))
+        return K.reshape(1, -1, X.shape[0], self.outputs)
+
+    def Kff(self, X, X2=None):
+        rows = every_output(X, self.outputs)
+        K = self.kernel.gram(rows, None if X2 is None else every_output(X2, self.outputs))
+        return K.reshape(1, X.shape[0], self.outputs, -1, self.outputs)
+
+    def Kff_diag(self, X):
+        return self.kernel.diag(every_output(X, self.outputs)).reshape(1, X.shape[0], self.outputs)
+
+    def draw(self, key, num, dim):
+        g = draw_kernel(self.kernel, key, num, dim + 1)
+        return lambda rows: g(rows)[:, None], lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
+
+
+def every_output(X: Float[Array, "N D"], num: int) -> Float[Array, "NP D1"]:
+    """Rows (x, p) for every output of every input, datum by datum."""
+    p = jnp.tile(jnp.arange(num, dtype=X.dtype), X.shape[0])
+    return jnp.concatenate([jnp.repeat(X, num, axis=0), p[:, None]], axis=1)
+
+
+def output_index(rows: Float[Array, "N D1"]) -> Any:
+    """The output numbers in the last column of rows (x, p)."""
+    return rows[:, -1].astype(int)
+
+
+def pick(values: Float[Array, "N P"], rows: Float[Array, "N D1"]) -> Float[Array, " N"]:
+    """values[n, p_n] for rows (x_n, p_n)."""
+    return jnp.take_along_axis(values, output_index(rows)[:, None], axis=1)[:, 0]
