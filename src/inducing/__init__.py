@@ -18,5 +18,8 @@ from .model import Model as Model
 from .objectives import elbo as elbo
 from .parameters import Module as Module
 from .priors import GP as GP
+from .training import FitResult as FitResult
+from .training import fit as fit
+from .training import natural_gradient_step as natural_gradient_step
 
 __version__ = _version("inducing")

@@ -1,0 +1,141 @@
+"""Gradient steps inside one compiled loop: Adam or any Optax optimiser, with natural gradients for q(u)."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from ..data import Data
+from ..runtime import jit
+from .natural import natural_step
+from .problem import Objective, Problem, minibatch
+
+CHUNK = 4096  # the largest number of steps between two looks at the clock
+
+
+class Loop(eqx.Module):
+    """All that stays the same during the steps.
+
+    `natural` holds the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
+    steps; all others are the optimiser's.
+    """
+
+    problem: Problem
+    data: Data
+    objective: Objective
+    optimiser: optax.GradientTransformation = eqx.field(static=True)
+    natural: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
+
+    @property
+    def rest(self) -> list[int]:
+        """Positions of the free arrays that the optimiser moves."""
+        taken = {i for pair in self.natural for i in pair}
+        return [i for i in range(len(self.problem.scales)) if i not in taken]
+
+
+class State(eqx.Module):
+    """What a step changes. `order` is the shuffled epoch, `failures` counts steps skipped for being NaN or infinite."""
+
+    free: list[Array]
+    optimiser: Any
+    key: Array
+    order: Int[Array, " N"]
+    step: Int[Array, ""]
+    failures: Int[Array, ""]
+    streak: Int[Array, ""]
+
+
+class Pace(eqx.Module):
+    """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; while step < clamp only `active` arrays move."""
+
+    gamma_start: Float[Array, ""]
+    gamma: Float[Array, ""]
+    ramp: Float[Array, ""]
+    clamp: Int[Array, ""]
+    active: tuple[bool, ...] = eqx.field(static=True)
+
+
+def initial_state(loop: Loop, key: Array) -> State:
+    """The state before the first step."""
+    free = loop.problem.free
+    with jax.numpy_dtype_promotion("standard"):
+        optimiser = loop.optimiser.init([free[i] for i in loop.rest])
+    zero = jnp.zeros((), jnp.int32)
+    order = jnp.arange(len(loop.data) if loop.batch_size else 0, dtype=jnp.int32)
+    return State(free, optimiser, key, order, zero, zero, zero)
+
+
+@functools.cache
+def compiled_steps() -> Callable:
+    """`advance`, compiled: once for each structure of model, objective and optimiser, whatever the values."""
+    return jit(advance)
+
+
+def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> tuple[State, Float[Array, " CHUNK"]]:
+    """Take `num_steps` ≤ CHUNK steps; the new state and the objective before each step."""
+
+    def body(i, carry):
+        state, history = carry
+        state, value = _step(loop, pace, state)
+        return state, history.at[i].set(value.astype(history.dtype))
+
+    history = jnp.full((CHUNK,), jnp.nan, jnp.result_type(*state.free))
+    return jax.lax.fori_loop(0, num_steps, body, (state, history))
+
+
+def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]]:
+    data, order = loop.data, state.order
+    step_key = jax.random.fold_in(state.key, state.step)
+    if loop.batch_size is not None:
+        size, N = loop.batch_size, len(loop.data)
+
+        def shuffle(_):
+            epoch = jax.random.fold_in(step_key, 1)
+            return jax.random.permutation(epoch, jnp.arange(N, dtype=jnp.int32))
+
+        order = jax.lax.cond(state.step % (N // size) == 0, shuffle, lambda o: o, order)
+        data = minibatch(data, order, state.step, size)
+
+    def value_of(free):
+        return loop.objective(loop.problem.model(free), data, step_key, len(loop.data))
+
+    value, grads = jax.value_and_grad(value_of)(state.free)
+    free, optimiser = _update(loop, pace, state, grads)
+    ok = _finite([value, free, optimiser])
+    free, optimiser = jax.tree.map(
+        lambda new, old: jnp.where(ok, new, old), (free, optimiser), (state.free, state.optimiser)
+    )
+    failed = (~ok).astype(jnp.int32)
+    streak = jnp.where(ok, 0, state.streak + 1)
+    new = State(free, optimiser, state.key, order, state.step + 1, state.failures + failed, streak)
+    return new, value
+
+
+def _update(loop: Loop, pace: Pace, state: State, grads: list[Array]) -> tuple[list[Array], Any]:
+    free = list(state.free)
+    clamped = state.step < pace.clamp
+    moving = [g if a else jnp.where(clamped, 0.0, g) for g, a in zip(grads, pace.active, strict=True)]
+    with jax.numpy_dtype_promotion("standard"):
+        updates, optimiser = loop.optimiser.update(
+            [-moving[i] for i in loop.rest], state.optimiser, [state.free[i] for i in loop.rest]
+        )
+    for i, update in zip(loop.rest, updates, strict=True):
+        update = update if pace.active[i] else jnp.where(clamped, 0.0, update)
+        free[i] = state.free[i] + update.astype(free[i].dtype)
+    done = jnp.minimum(state.step.astype(pace.ramp.dtype) / pace.ramp, 1.0)
+    gamma = jnp.exp((1.0 - done) * jnp.log(pace.gamma_start) + done * jnp.log(pace.gamma))
+    for m, r in loop.natural:
+        free[m], free[r] = natural_step(free[m], free[r], grads[m], grads[r], gamma)
+    return free, optimiser
+
+
+def _finite(tree: Any) -> Array:
+    """Whether all entries are finite, by one sum over each array."""
+    sums = [jnp.isfinite(jnp.sum(a)) for a in jax.tree.leaves(tree) if eqx.is_inexact_array(a)]
+    return jnp.all(jnp.stack(sums))
