@@ -26,7 +26,7 @@ def safe_sqrt(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 @functools.cache
 def hermite_rule(num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the `num`-point Gauss–Hermite rule for N(0, 1): exact for polynomials of degree 2·num − 1."""
+    """Nodes and weights of the `num`-point Gauss–Hermite rule for N(0, 1), exact up to degree 2·num − 1."""
     z, w = np.polynomial.hermite_e.hermegauss(num)
     return z, w / w.sum()
 
@@ -72,23 +72,30 @@ def graded_nodes(
         expand = (num,) + (1,) * mean.ndim
         z, w = (jnp.asarray(a, mean.dtype).reshape(expand) for a in (z, w / w.sum()))
         return mean[None] + sd[None] * z, jnp.broadcast_to(w, (num, *mean.shape))
-    m, s, c, h = (jax.lax.stop_gradient(a) for a in (mean, sd, centre, width))
+    z0, a, b, lower, step = (x[None] for x in _grading(mean, sd, num, centre, width, reach, extend))
+    k = jnp.arange(num, dtype=mean.dtype).reshape((num,) + (1,) * mean.ndim)
+    z, w = _graded_node(z0, a, b, lower + step * k)
+    return mean[None] + sd[None] * z, w / jnp.sum(w, axis=0, keepdims=True)
+
+
+def _grading(mean, sd, num, centre, width, reach, extend):
+    """The map z = z0 + b t + a t³, and the first t and the step of `num` nodes that span ±`reach`."""
+    m, s, c, h = (jax.lax.stop_gradient(x) for x in (mean, sd, centre, width))
     s = jnp.maximum(s, jnp.finfo(m.dtype).tiny ** 0.5)
-    big = 1e6  # a centre that far from the Gaussian does not matter
-    z0 = jnp.clip((c - m) / s, -big, big)
+    z0 = jnp.clip((c - m) / s, -50.0, 50.0)  # farther from the Gaussian a centre does not matter
     # On t ∈ [−1, 1] the plain rule has z = reach·t. Near the centre we want dz/dt ≈ num/4 widths.
-    b = jnp.minimum(0.25 * num * jnp.minimum(h / s, big) + jnp.maximum(jnp.abs(z0) - reach, 0.0), reach)
+    b = jnp.minimum(0.25 * num * jnp.minimum(h / s, 1e6) + jnp.maximum(jnp.abs(z0) - reach, 0.0), reach)
     a = reach - b
     far = jnp.clip(z0, -30.0, 30.0) if extend else jnp.zeros_like(z0)
     lower = _cubic_inverse(jnp.minimum(far, 0.0) - reach - z0, a, b)
     upper = _cubic_inverse(jnp.maximum(far, 0.0) + reach - z0, a, b)
-    u = jnp.asarray(0.5 * (steps + 1), m.dtype).reshape((num,) + (1,) * m.ndim)
-    lower, upper, z0, a, b = (x[None] for x in (lower, upper, z0, a, b))
-    t = lower + (upper - lower) * u
+    return z0, a, b, lower, (upper - lower) / (num - 1)
+
+
+def _graded_node(z0: Array, a: Array, b: Array, t: Array) -> tuple[Array, Array]:
+    """The node z at t and its weight, φ(z) dz/dt up to a constant."""
     z = z0 + t * (b + a * t * t)
-    w = jnp.exp(-0.5 * z * z) * (b + 3 * a * t * t)
-    w = w / jnp.sum(w, axis=0, keepdims=True)
-    return mean[None] + sd[None] * z, w
+    return z, jnp.exp(-0.5 * z * z) * (b + 3 * a * t * t)
 
 
 def _cubic_inverse(x: Array, a: Array, b: Array) -> Array:
@@ -122,6 +129,47 @@ def expectation(
     return jnp.sum(w * jax.vmap(fn)(f), axis=0)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 3, 5))
+def tower_expectation(
+    tower: Callable[[Array], tuple[Array, Array, Array]],
+    mean: Float[Array, "*shape"],
+    variance: Float[Array, "*shape"],
+    num: int,
+    centre: Float[Array, "*shape"],
+    width: float,
+) -> Float[Array, "*shape"]:
+    """E[g(f)], f ~ N(mean, variance), by the graded trapezoid rule, for a fixed g with tower(f) = (g, g', g'')(f).
+
+    The same numbers as `expectation`, three times as fast with its gradient, which is right at variance 0 too:
+    ∂/∂mean = E g' (Bonnet) and ∂/∂variance = ½ E g'' (Price) come out of the same pass over the nodes, and
+    no array with an axis of nodes is ever stored. `num` must be a multiple of 4.
+    """
+    return _tower(tower, mean, variance, num, centre, width)[0]
+
+
+@tower_expectation.defjvp
+def _tower_jvp(tower, num, width, primals, tangents):
+    (mean, variance, centre), (dmean, dvariance, _) = primals, tangents
+    value, slope, bend = _tower(tower, mean, variance, num, centre, width)
+    return value, slope * dmean + 0.5 * bend * dvariance
+
+
+def _tower(tower, mean, variance, num, centre, width):
+    sd = safe_sqrt(variance)
+    z0, a, b, lower, step = _grading(mean, sd, num, centre, jnp.full_like(mean, width), 7.0, False)
+
+    def four_nodes(k, sums):
+        for j in range(4):  # enough work between two turns of the loop
+            z, w = _graded_node(z0, a, b, lower + step * (4 * k + j).astype(mean.dtype))
+            sums = [
+                total + w * term for total, term in zip(sums, (jnp.ones_like(w), *tower(mean + sd * z)), strict=True)
+            ]
+        return sums
+
+    weight, *sums = jax.lax.fori_loop(0, num // 4, four_nodes, [jnp.zeros_like(mean)] * 4)
+    return tuple(total / weight for total in sums)
+
+
 def log_expectation(
     log_fn: Callable[[Array], Array],
     mean: Float[Array, "*shape"],
@@ -137,7 +185,7 @@ def log_expectation(
 
 @functools.cache
 def tensor_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes [K, dim] and weights [K] of the product of `dim` trapezoid rules for N(0, I), ball-shaped: negligible corners dropped."""
+    """Nodes [K, dim] and weights [K] for N(0, I): a product of trapezoid rules without its negligible corners."""
     reach = 6.5
     z1 = np.linspace(-reach, reach, num)
     z = np.stack(np.meshgrid(*[z1] * dim, indexing="ij"), -1).reshape(-1, dim)
@@ -148,7 +196,7 @@ def tensor_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def qmc_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes [num, dim] and equal weights [num] of a fixed quasi-Monte Carlo rule for N(0, I): Sobol points, antithetic pairs."""
+    """Nodes [num, dim] and weights [num] for N(0, I): Sobol points in antithetic pairs, the same every time."""
     from scipy.special import ndtri
     from scipy.stats import qmc
 
@@ -193,7 +241,7 @@ def gaussian_nodes(mean: Float[Array, "*N F"], cov: Float[Array, "..."], z: np.n
 def monte_carlo(
     fn: Callable[[Array], Array], key: Key[Array, ""], mean: Float[Array, "*N F"], cov: Float[Array, "..."], num: int
 ) -> Array:
-    """E[fn(f)], f ~ N(mean, cov), by `num` random samples; fn acts on one [*N, F] sample; cov as in `gaussian_nodes`."""
+    """E[fn(f)], f ~ N(mean, cov), by `num` random samples; fn acts on a sample [*N, F]; cov as in `gaussian_nodes`."""
     z = jax.random.normal(key, (num, *mean.shape), mean.dtype)
     step = safe_sqrt(cov)[None] * z if cov.ndim == mean.ndim else jnp.einsum("...fg,k...g->k...f", root(cov), z)
     return jnp.mean(jax.vmap(fn)(mean[None] + step), axis=0)

@@ -85,7 +85,7 @@ class AbstractLikelihood(Module):
     def expected_log_prob(
         self,
         mean: Float[Array, "N F"],
-        cov: Float[Array, "N F *F"],
+        cov: Float[Array, "N F ..."],
         y: Float[Array, "N P"],
         *,
         index: Int[Array, "N"] | None = None,
@@ -100,7 +100,7 @@ class AbstractLikelihood(Module):
     def predictive_log_prob(
         self,
         mean: Float[Array, "N F"],
-        cov: Float[Array, "N F *F"],
+        cov: Float[Array, "N F ..."],
         y: Float[Array, "N P"],
         *,
         index: Int[Array, "N"] | None = None,
@@ -111,7 +111,7 @@ class AbstractLikelihood(Module):
     def predictive_cdf(
         self,
         mean: Float[Array, "N F"],
-        cov: Float[Array, "N F *F"],
+        cov: Float[Array, "N F ..."],
         y: Float[Array, "N P"],
         *,
         index: Int[Array, "N"] | None = None,
@@ -120,7 +120,7 @@ class AbstractLikelihood(Module):
 
     @abc.abstractmethod
     def predictive_moments(
-        self, mean: Float[Array, "N F"], cov: Float[Array, "N F *F"], *, index: Int[Array, "N"] | None = None
+        self, mean: Float[Array, "N F"], cov: Float[Array, "N F ..."], *, index: Int[Array, "N"] | None = None
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of the label under f ~ N(mean, cov), per output."""
 
@@ -218,8 +218,8 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
     def distribution(self, f, *, index=None):
         name = type(self).__name__
         raise NotImplementedError(
-            f"{name} gives only `log_prob`, so its predictions have a log density but no moments, quantiles or samples; "
-            f"define `{name}.distribution(self, f, *, index=None)`, such as a NumPyro distribution of batch shape f.shape."
+            f"{name} gives only `log_prob`, so its predictions have a log density but no moments, quantiles or "
+            f"samples; define `{name}.distribution(self, f, *, index=None)`, such as a NumPyro distribution."
         )
 
     def predictive_moments(self, mean, cov, *, index=None):

@@ -20,12 +20,13 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.special import log_ndtr
+from inducing.likelihoods.special import log_ndtr, log_ndtr_tower, log_sigmoid_tower
 from inducing.likelihoods.supports import BINARY, Support, integers_up_to
 from inducing.parameters import fixed
-from inducing.quadrature import expectation, log_expectation
+from inducing.quadrature import log_expectation, tower_expectation
 
 LOG_LINKS = {"probit": log_ndtr, "logit": jax.nn.log_sigmoid}
+TOWERS = {"probit": log_ndtr_tower, "logit": log_sigmoid_tower}
 LINKS = {"probit": ndtr, "logit": jax.nn.sigmoid}
 BEND = 1.5  # the width in f within which log Φ and log sigmoid bend, around 0
 
@@ -63,7 +64,7 @@ class Bernoulli(AbstractLikelihood):
         # In terms of (2y − 1) f the integrand is one function: log link.
         variance = marginal_variance(mean, cov)
         zero = jnp.zeros_like(mean)
-        return expectation(LOG_LINKS[self.link], (2 * y - 1) * mean, variance, 28, zero, zero + BEND)
+        return tower_expectation(TOWERS[self.link], (2 * y - 1) * mean, variance, 28, zero, BEND)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import BernoulliProbs

@@ -4,7 +4,6 @@ import math
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.scipy.special import betainc, gammainc, gammaln, ndtr
 from jaxtyping import Array, Float

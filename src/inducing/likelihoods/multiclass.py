@@ -8,11 +8,21 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, Float
 
-from inducing.likelihoods.base import AbstractLikelihood, marginal_variance
+from inducing.likelihoods.base import AbstractLikelihood
 from inducing.likelihoods.bernoulli import BEND
+from inducing.likelihoods.special import log_sigmoid_tower
 from inducing.likelihoods.supports import Support, classes
 from inducing.parameters import fixed
-from inducing.quadrature import expectation, gaussian_nodes, log_expectation, qmc_rule, root, safe_sqrt, tensor_rule
+from inducing.quadrature import (
+    expectation,
+    gaussian_nodes,
+    log_expectation,
+    qmc_rule,
+    root,
+    safe_sqrt,
+    tensor_rule,
+    tower_expectation,
+)
 
 QMC_NODES = 1024
 
@@ -117,7 +127,7 @@ class Softmax(AbstractCategorical):
         if self.num_classes == 2:
             margin, spread = _margins(mean, cov, y)
             zero = jnp.zeros_like(margin)
-            return expectation(jax.nn.log_sigmoid, -margin, spread[..., 0], 28, zero, zero + BEND)
+            return tower_expectation(log_sigmoid_tower, -margin, spread[..., 0], 28, zero, BEND)
         logs, w = self._nodes(mean, cov, y)
         return jnp.sum(w * logs, axis=0)
 
@@ -163,7 +173,7 @@ class RobustMax(AbstractCategorical):
         return CategoricalProbs(best * (1 - self.epsilon) + (1 - best) * (self.epsilon / (self.num_classes - 1)))
 
     def prob_largest(
-        self, mean: Float[Array, "N C"], cov: Float[Array, "N C *C"], y: Float[Array, "N 1"]
+        self, mean: Float[Array, "N C"], cov: Float[Array, "N C ..."], y: Float[Array, "N 1"]
     ) -> Float[Array, "N 1"]:
         """P(f_y > f_c for all c ≠ y)."""
         if cov.ndim == mean.ndim:

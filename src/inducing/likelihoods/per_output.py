@@ -1,5 +1,6 @@
 """A different likelihood for each output."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ class PerOutput(AbstractLikelihood):
         ends = [0]
         for lik in self.likelihoods:
             ends.append(ends[-1] + lik.num_latents(1))
-        return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
     def _gaussians(self, mean: Array, cov: Array) -> list[tuple[Array, Array]]:
         if cov.ndim == mean.ndim:

@@ -67,7 +67,9 @@ class Predictive(eqx.Module):
 
         Within a component the outputs are taken as independent.
         """
-        filled, present = fill_missing(self._labels(y), self.likelihood.fill)
+        labels = self._labels(y)
+        self.likelihood.check(labels)
+        filled, present = fill_missing(labels, self.likelihood.fill)
 
         def row(m, c):
             each = self.likelihood.predictive_log_prob(m, c, filled, index=self.index)
@@ -83,6 +85,8 @@ class Predictive(eqx.Module):
 
     def quantile(self, q: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The smallest y with cdf(y) ≥ q, each output by itself, by bisection of the cdf."""
+        if not isinstance(q, jax.core.Tracer) and not 0 < q < 1:
+            raise ValueError(f"q must lie strictly between 0 and 1, got {q}; 0.5 gives the median.")
         mean, variance = self._moments()
         supports = self.likelihood.supports
         kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
@@ -104,7 +108,7 @@ class Predictive(eqx.Module):
         """Labels drawn independently for each input (for joint draws of f see the model's `draw`)."""
         mean, cov = self._components()
         pick, latent, label = jax.random.split(key, 3)
-        S, N, F = mean.shape
+        S, N, _ = mean.shape
         s = jax.random.randint(pick, (*shape, N), 0, S)
         mean, cov = mean[s, jnp.arange(N)], cov[s, jnp.arange(N)]
         z = jax.random.normal(latent, mean.shape, mean.dtype)
@@ -118,7 +122,7 @@ class Predictive(eqx.Module):
         num = getattr(self.likelihood, "num_classes", None)
         if num is None:
             raise TypeError(
-                f"{type(self.likelihood).__name__} is no classification likelihood, so there are no class probabilities; "
+                f"{type(self.likelihood).__name__} is no classification likelihood, so it has no class probabilities; "
                 "use `log_prob` or `cdf`."
             )
 
@@ -133,7 +137,14 @@ class Predictive(eqx.Module):
 
     def _labels(self, y: Array) -> Array:
         y = jnp.asarray(y, self.latent_mean.dtype)
-        return y[:, None] if y.ndim == 1 else y
+        y = y[:, None] if y.ndim == 1 else y
+        N, F = self.latent_mean.shape[-2:]
+        if y.ndim != 2 or len(y) != N or self.likelihood.num_latents(y.shape[1]) != F:
+            raise ValueError(
+                f"y must have a row for each of the {N} inputs and a column for each output, got shape {y.shape}; "
+                "missing labels are NaN."
+            )
+        return y
 
 
 def _bisect(below, lower: Array, upper: Array, steps: int) -> Array:

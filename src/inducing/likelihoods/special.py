@@ -5,7 +5,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 from numpy.polynomial import chebyshev
 
@@ -14,7 +13,7 @@ _SHIFT, _DEGREE = 2.5, 22
 
 @functools.cache
 def _coefficients() -> tuple[float, ...]:
-    """Powers of s in erfcx(z) / t, t = 1 / (1 + z / 2.5), s = 2t − 1: smooth on all of z ≥ 0, so that degree 22 suffices."""
+    """Powers of s in erfcx(z) / t, t = 1 / (1 + z / 2.5), s = 2t − 1: smooth for all z ≥ 0, so degree 22 suffices."""
     from scipy.special import erfcx
 
     def fn(s):
@@ -78,6 +77,20 @@ def _mills_ratio_jvp(primals, tangents):
     (x,), (dx,) = primals, tangents
     ratio = mills_ratio(x)
     return ratio, -ratio * (x + ratio) * dx
+
+
+def log_ndtr_tower(x: Array) -> tuple[Array, Array, Array]:
+    """log Φ and its first two derivatives."""
+    value, ratio = _log_ndtr_and_ratio(x)
+    return value, ratio, -ratio * (x + ratio)
+
+
+def log_sigmoid_tower(x: Array) -> tuple[Array, Array, Array]:
+    """log(1 / (1 + e^{−x})) and its first two derivatives."""
+    e = jnp.exp(-jnp.abs(x))
+    s = 1 / (1 + e)
+    complement = jnp.where(x > 0, e * s, s)  # sigmoid(−x)
+    return jnp.minimum(x, 0.0) - jnp.log1p(e), complement, -e * s * s
 
 
 def log1mexp(a: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -65,7 +65,8 @@ def check_support(likelihood: str, support: Support, y: np.ndarray) -> None:
     bad = present[~support.contains(present)]
     if bad.size:
         raise ValueError(
-            f"labels of {likelihood} must be {support.name}, got {bad[0].item()!r} ({bad.size} such labels); {support.cure}."
+            f"labels of {likelihood} must be {support.name}, got {bad[0].item()!r} "
+            f"({bad.size} of {present.size} labels are not); {support.cure}."
         )
 
 
