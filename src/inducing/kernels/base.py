@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from inducing.parameters import Module
 
+Points = Num[Array | np.ndarray, "..."]  # [N, D]; checked by `as_inputs`, which says what to do about other shapes
 FeatureMap = Callable[[Float[Array, "N D"]], Float[Array, "N num"]]
 
 
@@ -40,11 +41,11 @@ class AbstractKernel(Module):
         """The covariance k(x, y) at single points."""
 
     @abc.abstractmethod
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         """k(X[i], X2[j]) for X [N, D] and X2 [N2, D]; without X2, X with itself (exactly symmetric)."""
 
     @abc.abstractmethod
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         """k(X[i], X[i]) for X [N, D]."""
 
     @abc.abstractmethod
@@ -91,12 +92,12 @@ class AbstractPointKernel(AbstractKernel):
 
     smoothness: ClassVar[int | float] = math.inf
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         K = jax.vmap(lambda x: jax.vmap(lambda y: self(x, y))(X if X2 is None else X2))(X)
         return symmetric(K) if X2 is None else K
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jax.vmap(lambda x: self(x, x))(X)
 
@@ -127,6 +128,8 @@ def as_inputs(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Ar
 
 def _as_matrix(kernel: AbstractKernel, X: Any, name: str) -> Array:
     X = jnp.asarray(X)
+    if not jnp.issubdtype(X.dtype, jnp.floating):
+        X = X.astype(float)
     if X.ndim != 2:
         cure = f"pass {name}[:, None] for one-dimensional inputs" if X.ndim == 1 else "reshape it to two axes"
         raise ValueError(f"{type(kernel).__name__}: {name} must have shape [N, D], got {list(X.shape)}; {cure}.")

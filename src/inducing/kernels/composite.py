@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
 from inducing.parameters import ordered, positive
 
 
@@ -50,10 +50,10 @@ class Sum(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return reduce(jnp.add, [kernel(x, y) for kernel in self.kernels])
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         return reduce(jnp.add, [kernel.gram(X, X2) for kernel in self.kernels])
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         return reduce(jnp.add, [kernel.diag(X) for kernel in self.kernels])
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -86,10 +86,10 @@ class Product(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return reduce(jnp.multiply, [kernel(x, y) for kernel in self.kernels])
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         return reduce(jnp.multiply, [kernel.gram(X, X2) for kernel in self.kernels])
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         return reduce(jnp.multiply, [kernel.diag(X) for kernel in self.kernels])
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -154,11 +154,11 @@ class ActiveDims(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.kernel(self._columns(x), self._columns(y))
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         return self.kernel.gram(self._columns(X), None if X2 is None else self._columns(X2))
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return self.kernel.diag(self._columns(X))
 
@@ -188,12 +188,12 @@ class Warped(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.kernel(self.function(x), self.function(y))
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         warp = jax.vmap(self.function)
         return self.kernel.gram(warp(X), None if X2 is None else warp(X2))
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return self.kernel.diag(jax.vmap(self.function)(X))
 
@@ -253,14 +253,14 @@ class ChangePoint(AbstractKernel):
         w = self._weights(jnp.stack([x, y]))
         return reduce(jnp.add, [w[i, 0] * kernel(x, y) * w[i, 1] for i, kernel in enumerate(self.kernels)])
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         w = self._weights(X)
         w2 = w if X2 is None else self._weights(X2)
         terms = [(w[i][:, None] * w2[i][None, :]) * kernel.gram(X, X2) for i, kernel in enumerate(self.kernels)]
         return reduce(jnp.add, terms)
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         w = self._weights(X)
         return reduce(jnp.add, [w[i] ** 2 * kernel.diag(X) for i, kernel in enumerate(self.kernels)])

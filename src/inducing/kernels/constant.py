@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
 from inducing.parameters import positive
 
 
@@ -24,11 +24,11 @@ class Constant(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         return jnp.broadcast_to(self.variance, (X.shape[0], (X if X2 is None else X2).shape[0]))
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
@@ -50,13 +50,13 @@ class White(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance * jnp.all(x == y).astype(self.variance.dtype)
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X2 = X if X2 is None else X2
         equal = jnp.all(X[:, None, :] == X2[None, :, :], axis=-1)
         return self.variance * equal.astype(self.variance.dtype)
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jnp.broadcast_to(self.variance, X.shape[:1])
 

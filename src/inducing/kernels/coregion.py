@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
 from inducing.parameters import positive, real
 
 
@@ -53,13 +53,13 @@ class Coregion(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self._matrix()[self._index(x), self._index(y)]
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         i = self._index(X)
         j = i if X2 is None else self._index(X2)
         return self._matrix()[i][:, j]
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return (jnp.sum(self.W**2, axis=1) + self.kappa)[self._index(X)]
 

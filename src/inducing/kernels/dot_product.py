@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size, symmetric
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
 from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.parameters import positive
 
@@ -41,11 +41,11 @@ class Linear(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return jnp.dot(self._scaled(x), self._scaled(y))
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         return _products(self._scaled(X), None if X2 is None else self._scaled(X2))
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jnp.sum(self._scaled(X) ** 2, axis=1)
 
@@ -76,11 +76,11 @@ class Polynomial(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return (jnp.dot(self._scaled(x), self._scaled(y)) + self.offset) ** self.degree
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         return (_products(self._scaled(X), None if X2 is None else self._scaled(X2)) + self.offset) ** self.degree
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return (jnp.sum(self._scaled(X) ** 2, axis=1) + self.offset) ** self.degree
 
@@ -144,7 +144,7 @@ class ArcCosine(AbstractKernel):
         (u, a), (v, b) = self._polar(x[None, :]), self._polar(y[None, :])
         return self.variance * a[0] * b[0] * self._angular(jnp.sum((u - v) ** 2))
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         U, a = self._polar(X)
         rough = self.order == 0
@@ -155,7 +155,7 @@ class ArcCosine(AbstractKernel):
             s = squared_distance(U, V, rough)
         return self.variance * (a[:, None] * b[None, :]) * self._angular(s)
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         U = self._augmented(X)
         return self.variance * (1.0, 1.0, 3.0)[self.order] * jnp.sum(U * U, axis=1) ** self.order

@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
 from inducing.kernels.distance import centred
 from inducing.kernels.stationary import AbstractStationary, fourier_features
 from inducing.parameters import positive
@@ -50,12 +50,12 @@ class Periodic(AbstractKernel):
         s = jnp.sum(self.base.scaled(jnp.sin(math.pi * self._turns(x - y))) ** 2)
         return self.base.variance * self.base.profile(s)
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X, X2 = centred(X, X2)
         return self.base.scaled_gram(self._embed(X), None if X2 is None else self._embed(X2))
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         return self.base.diag(X)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -82,14 +82,14 @@ class Cosine(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance * jnp.cos(self._phase(x - y))
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X, X2 = centred(X, X2)
         phase = self._phase(X)
         phase2 = phase if X2 is None else self._phase(X2)
         return self.variance * jnp.cos(phase[:, None] - phase2[None, :])
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jnp.broadcast_to(self.variance, X.shape[:1])
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
 from inducing.kernels.distance import centred, squared_distance, squared_distance_self
 from inducing.parameters import positive
 
@@ -44,7 +44,7 @@ class AbstractStationary(AbstractKernel):
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance * self.profile(jnp.sum(self.scaled(x - y) ** 2))
 
-    def gram(self, X: Float[Array, "..."], X2: Float[Array, "..."] | None = None) -> Float[Array, "N N2"]:
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X, X2 = centred(X, X2)
         return self.scaled_gram(self.scaled(X), None if X2 is None else self.scaled(X2))
@@ -55,7 +55,7 @@ class AbstractStationary(AbstractKernel):
         s = squared_distance_self(X, rough) if X2 is None else squared_distance(X, X2, rough)
         return self.variance * self.profile(s)
 
-    def diag(self, X: Float[Array, "..."]) -> Float[Array, " N"]:
+    def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
@@ -108,6 +108,17 @@ class SquaredExponential(AbstractStationary):
 
     def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
         return jax.random.normal(key, (num, dim), self.variance.dtype)
+
+    def smoothed(self, variance: Float[Array, " D"]) -> "SquaredExponential":
+        """∫ N(t | 0, diag v) k(x − t, y) dt: again a squared exponential, with ℓ² + v in place of ℓ².
+
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.kernels.SquaredExponential(lengthscale=3.0).smoothed(jnp.array([16.0])).lengthscale.tolist()
+        [5.0]
+        """
+        lengthscale = jnp.broadcast_to(self.lengthscale, variance.shape)
+        wider = jnp.sqrt(lengthscale**2 + variance)
+        return SquaredExponential(wider, self.variance * jnp.prod(lengthscale / wider))
 
 
 class RationalQuadratic(AbstractStationary):

@@ -1,0 +1,69 @@
+"""Mean functions."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from inducing import means
+
+X = np.random.default_rng(0).normal(size=(5, 3))
+A = np.random.default_rng(1).normal(size=(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("mean", "expected"),
+    [
+        (means.Zero(), np.zeros(5)),
+        (means.Constant(1.5), np.full(5, 1.5)),
+        (means.Constant([1.5, 2.5]), np.tile([1.5, 2.5], (5, 1))),
+        (means.Linear(A[:, 0], 0.5), X @ A[:, 0] + 0.5),
+        (means.Linear(A, [0.5, 1.0]), X @ A + [0.5, 1.0]),
+        (means.Linear(A, 0.5), X @ A + 0.5),
+        (means.Identity(), X),
+        (means.Function(lambda x: jnp.sin(x).sum()), np.sin(X).sum(1)),
+        (means.Function(jnp.sin), np.sin(X)),
+        (means.Constant(2.0) + means.Linear(A[:, 0]), 2 + X @ A[:, 0]),
+        (means.Linear(A) + means.Constant(2.0), X @ A + 2),
+        (means.Zero() * means.Identity() + 1.0, np.ones((5, 3))),
+        (np.float64(2.0) * means.Identity(), 2 * X),
+        (means.Linear(A[:, 0]) * means.Linear(A), (X @ A[:, 0])[:, None] * (X @ A)),
+    ],
+)
+def test_values(mean, expected):
+    got = jax.jit(lambda m, x: m(x))(mean, jnp.asarray(X)) if not _has_function(mean) else mean(jnp.asarray(X))
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=1e-14, atol=1e-15)
+
+
+def _has_function(mean):
+    return isinstance(mean, means.Function)
+
+
+def test_any_equinox_module_is_a_mean_and_trains():
+    net = eqx.nn.MLP(3, "scalar", 8, 1, key=jax.random.key(0))
+    mean = means.Function(net)
+    np.testing.assert_allclose(mean(jnp.asarray(X)), [net(jnp.asarray(x)) for x in X], rtol=1e-12)
+    gradient = eqx.filter_grad(lambda m: m(jnp.asarray(X)).sum())(mean)
+    assert float(jnp.abs(gradient.function.layers[0].weight).max()) > 0
+
+
+def test_float32():
+    x = X.astype(np.float32)
+    for mean in (means.Zero(), means.Identity(), means.Linear(A.astype(np.float32), np.float32(1.0))):
+        assert mean(jnp.asarray(x)).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: means.Linear(A)(jnp.ones((2, 4))), "3 rows but the inputs have 4 dimensions"),
+        (lambda: means.Linear(A, [1.0, 2.0, 3.0]), "one per output"),
+        (lambda: (means.Linear(A) + means.Identity())(jnp.ones((2, 3))), "2 and 3 outputs"),
+        (lambda: means.Constant(np.inf), "Constant.value must be real"),
+    ],
+)
+def test_errors_name_the_cure(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
