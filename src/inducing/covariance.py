@@ -5,11 +5,13 @@ w = R⁻¹ v. `Dense` is the only place in the library where jitter is added.
 """
 
 import abc
-from functools import partial
+import math
+from functools import partial, reduce
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
@@ -216,6 +218,182 @@ class Diagonal(AbstractCovariance):
 
     def dense(self):
         return jnp.diag(self.entries)
+
+
+class DiagonalPlusLowRank(AbstractCovariance):
+    """K = diag(d) + V Vᵀ with V [M, p], p ≪ M: every verb in O(M p).
+
+    The root is square and smooth in d and V:
+
+        R = D^½ (I + A X Aᵀ),   A = D^−½ V,   X = C⁻ᵀ (T − I) C⁻¹,   C = chol(AᵀA),   T = chol(I + CᵀC)
+
+    so that V needs full column rank.
+
+    >>> K = DiagonalPlusLowRank(jnp.array([1.0, 2.0, 3.0]), jnp.ones((3, 1)))
+    >>> bool(jnp.allclose(K.solve(K.dense()), jnp.eye(3)))
+    True
+    """
+
+    entries: Float[Array, " M"]
+    factor: Float[Array, "M p"]
+    scaled: Float[Array, "M p"]
+    C: Float[Array, "p p"]
+    T: Float[Array, "p p"]
+
+    def __init__(self, entries: Float[Array, " M"], factor: Float[Array, "M p"]):
+        self.entries = entries
+        self.factor = factor
+        self.scaled = factor / jnp.sqrt(entries)[:, None]
+        eye = jnp.eye(factor.shape[1], dtype=factor.dtype)
+        self.C = jnp.linalg.cholesky(self.scaled.T @ self.scaled)
+        self.T = jnp.linalg.cholesky(eye + self.C.T @ self.C)
+
+    @property
+    def relative_jitter(self) -> Float[Array, ""]:
+        return jnp.zeros((), self.entries.dtype)
+
+    def _inner(self, middle: Float[Array, "p p"], B: Array) -> Array:
+        """B + A C⁻ᵀ middle C⁻¹ Aᵀ B."""
+        b = solve_triangular(self.C, self.scaled.T @ B, lower=True)
+        return B + self.scaled @ solve_triangular(self.C, middle @ b, lower=True, trans=1)
+
+    def _X(self) -> Array:
+        return self.T - jnp.eye(self.T.shape[0], dtype=self.T.dtype)
+
+    def _X_inverse(self) -> Array:
+        """The same for (I + A X Aᵀ)⁻¹: T⁻¹ − I."""
+        eye = jnp.eye(self.T.shape[0], dtype=self.T.dtype)
+        return solve_triangular(self.T, eye, lower=True) - eye
+
+    def matmul(self, B):
+        return self.entries[:, None] * B + self.factor @ (self.factor.T @ B)
+
+    def solve(self, B):
+        return self.root_solve_transpose(self.root_solve(B))
+
+    def root_matmul(self, B):
+        return jnp.sqrt(self.entries)[:, None] * self._inner(self._X(), B)
+
+    def root_matmul_transpose(self, B):
+        return self._inner(self._X().T, jnp.sqrt(self.entries)[:, None] * B)
+
+    def root_solve(self, B):
+        return self._inner(self._X_inverse(), B / jnp.sqrt(self.entries)[:, None])
+
+    def root_solve_transpose(self, B):
+        return self._inner(self._X_inverse().T, B) / jnp.sqrt(self.entries)[:, None]
+
+    def logdet(self):
+        return jnp.sum(jnp.log(self.entries)) + 2.0 * jnp.sum(jnp.log(jnp.diagonal(self.T)))
+
+    def diagonal(self):
+        return self.entries + jnp.sum(self.factor**2, axis=1)
+
+    def dense(self):
+        return jnp.diag(self.entries) + self.factor @ self.factor.T
+
+
+class Kronecker(AbstractCovariance):
+    """K = K₁ ⊗ K₂ ⊗ …, the first factor's index running slowest; R is the Kronecker product of the roots.
+
+    >>> K = Kronecker((Diagonal(jnp.array([1.0, 2.0])), Diagonal(jnp.array([3.0, 5.0]))))
+    >>> K.diagonal().tolist()
+    [3.0, 5.0, 6.0, 10.0]
+    """
+
+    factors: tuple[AbstractCovariance, ...]
+
+    @property
+    def relative_jitter(self) -> Float[Array, ""]:
+        return reduce(jnp.maximum, [f.relative_jitter for f in self.factors])
+
+    def _sizes(self) -> list[int]:
+        return [jax.eval_shape(f.diagonal).shape[0] for f in self.factors]
+
+    def _each(self, verb: str, B: Array) -> Array:
+        sizes = self._sizes()
+        out = B.reshape(*sizes, B.shape[1])
+        for axis, factor in enumerate(self.factors):
+            rows = jnp.moveaxis(out, axis, 0)
+            done = getattr(factor, verb)(rows.reshape(sizes[axis], -1))
+            out = jnp.moveaxis(done.reshape(rows.shape), 0, axis)
+        return out.reshape(B.shape)
+
+    def matmul(self, B):
+        return self._each("matmul", B)
+
+    def solve(self, B):
+        return self._each("solve", B)
+
+    def root_matmul(self, B):
+        return self._each("root_matmul", B)
+
+    def root_matmul_transpose(self, B):
+        return self._each("root_matmul_transpose", B)
+
+    def root_solve(self, B):
+        return self._each("root_solve", B)
+
+    def root_solve_transpose(self, B):
+        return self._each("root_solve_transpose", B)
+
+    def logdet(self):
+        sizes = self._sizes()
+        total = math.prod(sizes)
+        return reduce(jnp.add, [f.logdet() * (total // n) for f, n in zip(self.factors, sizes, strict=True)])
+
+    def diagonal(self):
+        return reduce(jnp.kron, [f.diagonal() for f in self.factors])
+
+    def dense(self):
+        return reduce(jnp.kron, [f.dense() for f in self.factors])
+
+
+class BlockDiagonal(AbstractCovariance):
+    """Independent blocks of any kinds and sizes along the diagonal.
+
+    >>> K = BlockDiagonal((Diagonal(jnp.array([1.0, 2.0])), Dense(jnp.array([[4.0]]))))
+    >>> K.diagonal().tolist()
+    [1.0, 2.0, 4.0]
+    """
+
+    blocks: tuple[AbstractCovariance, ...]
+
+    @property
+    def relative_jitter(self) -> Float[Array, ""]:
+        return reduce(jnp.maximum, [b.relative_jitter for b in self.blocks])
+
+    def _each(self, verb: str, B: Array) -> Array:
+        ends = np.cumsum([jax.eval_shape(b.diagonal).shape[0] for b in self.blocks])
+        rows = jnp.split(B, ends[:-1])
+        return jnp.concatenate([getattr(b, verb)(r) for b, r in zip(self.blocks, rows, strict=True)])
+
+    def matmul(self, B):
+        return self._each("matmul", B)
+
+    def solve(self, B):
+        return self._each("solve", B)
+
+    def root_matmul(self, B):
+        return self._each("root_matmul", B)
+
+    def root_matmul_transpose(self, B):
+        return self._each("root_matmul_transpose", B)
+
+    def root_solve(self, B):
+        return self._each("root_solve", B)
+
+    def root_solve_transpose(self, B):
+        return self._each("root_solve_transpose", B)
+
+    def logdet(self):
+        return reduce(jnp.add, [b.logdet() for b in self.blocks])
+
+    def diagonal(self):
+        return jnp.concatenate([b.diagonal() for b in self.blocks])
+
+    def dense(self):
+        return jax.scipy.linalg.block_diag(*[b.dense() for b in self.blocks])
 
 
 def batched(verb: str, covariance: AbstractCovariance, *args: Array) -> Array:
