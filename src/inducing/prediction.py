@@ -1,0 +1,421 @@
+"""Predictions: q(f) and p(y) at new inputs, in blocks for any number of them, jointly on request, or as functions."""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .covariance import Dense, default_jitter
+from .data import Data, as_inputs
+from .features.base import AbstractFeatures
+from .likelihoods.base import AbstractLikelihood, PerDatum
+from .likelihoods.gaussian import Gaussian
+from .likelihoods.predictive import Predictive, lenient
+from .likelihoods.supports import fill_missing
+from .parameters import dtype_of
+from .quadrature import safe_sqrt
+from .runtime import jit, limited_threads
+
+if TYPE_CHECKING:
+    from .model import Model
+
+FEW, ROWS = 128, 2048  # rows of a block: for few inputs, and for many (times one sample)
+NEW = -1  # Data.index of an input that is no training datum
+
+
+class Posterior(eqx.Module):
+    """q(f) at N inputs: f_n ~ 1/S Σ_s N(mean_s, cov_s), with S = 1 unless inner layers were sampled.
+
+    `means` is [S, N, P]; `covs` is [S, N, P] (each value by itself), or [S, N·P, N·P] (all jointly, flattened datum by
+    datum) if the full covariance was asked for.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> post = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).posterior([0.2, 0.7], full_cov=True)
+    >>> post.mean.shape, post.variance.shape, post.covariance.shape
+    ((2, 1), (2, 1), (2, 2))
+    """
+
+    means: Float[Array, "S N P"]
+    covs: Float[Array, "..."]
+    full_cov: bool = eqx.field(static=True)
+
+    @property
+    def mean(self) -> Float[Array, "N P"]:
+        """E[f]."""
+        return jnp.mean(self.means, axis=0)
+
+    @property
+    def variance(self) -> Float[Array, "N P"]:
+        """Var[f] = E[cov_s] + Var[mean_s], by the law of total variance."""
+        return jnp.mean(self._variances(), axis=0) + jnp.var(self.means, axis=0)
+
+    @property
+    def covariance(self) -> Float[Array, "NP NP"]:
+        """Cov[f], of all values jointly, flattened datum by datum; for `posterior(X, full_cov=True)`."""
+        if not self.full_cov:
+            raise ValueError("the covariance between inputs was not computed; use posterior(X, full_cov=True).")
+        flat = self.means.reshape(len(self.means), -1)
+        centred = flat - jnp.mean(flat, axis=0)[None]
+        return jnp.mean(self.covs, axis=0) + centred.T @ centred / len(flat)
+
+    def interval(self, level: float = 0.95) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """The central interval of each value of f that holds probability `level`."""
+        noiseless = Gaussian(PerDatum(np.zeros(1), new=0.0))
+        return Predictive(noiseless, self.means, self._variances()).interval(level)
+
+    def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
+        """Values of f: joint over the inputs if the full covariance was asked for, else independent."""
+        return _sample_latent(self.means, self.covs, key, shape, self.full_cov)
+
+    def _variances(self) -> Float[Array, "S N P"]:
+        if not self.full_cov:
+            return self.covs
+        return jnp.diagonal(self.covs, axis1=1, axis2=2).reshape(self.means.shape)
+
+
+class JointPredictive(eqx.Module):
+    """The joint distribution of the labels at N inputs, p(y_1, …, y_N) = 1/S Σ_s E_{N(f | mean_s, cov_s)} Π_n p(y_n | f_n).
+
+    `sample` and `log_prob` are joint; mean, variance, quantiles and intervals are those of each label by itself.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7], full_cov=True)
+    >>> pred.log_prob([0.0, 0.1]).shape, pred.mean.shape
+    ((), (2, 1))
+    """
+
+    likelihood: AbstractLikelihood
+    latent_mean: Float[Array, "S N F"]
+    latent_cov: Float[Array, "S NF NF"]
+    index: Int[Array, " N"] | None = None
+
+    @property
+    def marginal(self) -> Predictive:
+        """The predictive distribution of each input by itself."""
+        S, N, F = self.latent_mean.shape
+        if self.likelihood.joint:
+            blocks = self.latent_cov.reshape(S, N, F, N, F)
+            cov = jnp.moveaxis(jnp.diagonal(blocks, axis1=1, axis2=3), -1, 1)
+        else:
+            cov = jnp.diagonal(self.latent_cov, axis1=1, axis2=2).reshape(S, N, F)
+        return Predictive(self.likelihood, self.latent_mean, cov, self.index)
+
+    @property
+    def mean(self) -> Float[Array, "N P"]:
+        """E[y]."""
+        return self.marginal.mean
+
+    @property
+    def variance(self) -> Float[Array, "N P"]:
+        """Var[y]."""
+        return self.marginal.variance
+
+    def quantile(self, q: float) -> Float[Array, "N P"]:
+        """The quantile q of each label by itself."""
+        return self.marginal.quantile(q)
+
+    def interval(self, level: float = 0.95) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """The central interval of each label by itself that holds probability `level`."""
+        return self.marginal.interval(level)
+
+    def log_prob(self, y: Any, *, key: Array | None = None, samples: int = 1000) -> Float[Array, ""]:
+        """log p(y_1, …, y_N), one number for all labels; missing ones (NaN) are left out.
+
+        Closed form for Gaussian likelihoods; else the log-mean-exp over `samples` joint samples of f from `key`
+        (default `jax.random.key(0)`), whose expectation is below the truth and reaches it with the samples.
+        """
+        y = jnp.asarray(y, self.latent_mean.dtype)
+        y, present = fill_missing(y[:, None] if y.ndim == 1 else y, self.likelihood.fill)
+        if isinstance(self.likelihood, Gaussian):
+            noise = self.likelihood.noise(y.shape, self.index)
+            logs = jax.vmap(lambda m, c: _gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
+        else:
+            key = jax.random.key(0) if key is None else key
+            f = _sample_latent(self.latent_mean, self.latent_cov, key, (samples,), True)
+
+            def one(f):
+                each = self.likelihood.log_prob(f, y, index=self.index)
+                return jnp.sum(jnp.where(present, each, 0.0))
+
+            logs = jax.lax.map(one, f, batch_size=100)
+        return jax.nn.logsumexp(logs) - jnp.log(jnp.asarray(len(logs), logs.dtype))
+
+    def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
+        """Labels drawn jointly over the inputs."""
+        latent, label = jax.random.split(key)
+        f = _sample_latent(self.latent_mean, self.latent_cov, latent, shape, True)
+        with lenient():
+            return self.likelihood.distribution(f, index=self.index).sample(label).astype(f.dtype)
+
+
+def predict(
+    model: "Model", X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100, index: Any = None
+) -> Predictive | JointPredictive:
+    """The distribution p(y | X) of labels at new inputs X [N, D] (or [N]: one dimension).
+
+    A model with one layer needs no sampling. A deep one is a mixture of `samples` Gaussians, from as many samples of
+    its inner layers, by `key` (default `jax.random.key(0)`: the same call gives the same answer). `index` says which
+    training data the inputs are, for likelihoods with `PerDatum` parameters. Inputs are processed in blocks, so that
+    memory beyond the result is bounded for any N; `full_cov=True` gives the joint distribution of all N labels,
+    in O(N²) memory.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
+    >>> pred.mean.shape, float(pred.variance[0, 0].round(6))
+    ((2, 1), 1.1)
+    """
+    X, index = _checked(model, X, index)
+    if full_cov:
+        mean, cov = _joint(model, X, index, key, samples)
+        return JointPredictive(model.likelihood, mean, cov, index)
+    mean, cov = _moments(model, X, index, key, samples, model.likelihood.joint)
+    return Predictive(model.likelihood, *((mean, cov) if model.is_stochastic else (mean[0], cov[0])), index)
+
+
+def posterior(
+    model: "Model", X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100
+) -> Posterior:
+    """q(f) at new inputs, of the last layer's outputs: mean and variance, or with `full_cov` their covariance.
+
+    For a deep model q(f) is a mixture over `samples` samples of the inner layers (see `predict`); mean, variance and
+    covariance are those of the mixture, by the laws of total expectation and variance.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> float(ig.Model(gp, ig.likelihoods.Gaussian(0.1)).posterior([0.2]).variance[0, 0].round(6))
+    1.0
+    """
+    X, index = _checked(model, X, None)
+    if full_cov:
+        return Posterior(*_joint(model, X, index, key, samples), full_cov=True)
+    return Posterior(*_moments(model, X, index, key, samples, False), full_cov=False)
+
+
+def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any], Float[Array, "N P"]]:
+    """One function f of the posterior: f(X) [N, P] at any inputs X, always the same f.
+
+    Each layer is drawn by pathwise conditioning (Matheron's rule): a prior draw from `num_features` random features
+    of the kernel, plus the update that makes its inducing variables a sample of q(u). The mean over draws is that of
+    q(f) exactly; the covariance too, in expectation over the random features. A kernel without random features
+    (one given by its values alone) raises a TypeError; sample at fixed inputs by `posterior(X, full_cov=True)`.
+
+    >>> import jax
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> f = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).draw(jax.random.key(0))
+    >>> bool(abs(f([0.2, 0.7])[1, 0] - f([0.7])[0, 0]) < 1e-12)
+    True
+    """
+    if num_features < 1:
+        raise ValueError(f"num_features must be at least 1, got {num_features}; 1024 is a good number.")
+    for i, layer in enumerate(model.layers):
+        if not hasattr(layer, "draw"):
+            raise TypeError(
+                f"layers[{i}], a {type(layer).__name__}, has no function draws; sample at fixed inputs instead, "
+                "by model.predict(X, full_cov=True).sample(key)."
+            )
+    dtype = dtype_of(model)
+
+    @functools.cache
+    def functions(dim: int) -> tuple[Callable, ...]:
+        out = []
+        for layer, k in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
+            f = layer.draw(k, num_features, dim)  # ty: ignore[unresolved-attribute]
+            dim = jax.eval_shape(f, jax.ShapeDtypeStruct((1, dim), dtype)).shape[1]
+            out.append(f)
+        return tuple(out)
+
+    def one_block(x: Array) -> Array:
+        for f in functions(x.shape[1]):
+            x = f(x)
+        return x
+
+    dim = _input_dim(model)
+    if dim is not None:
+        functions(dim)  # so that a kernel that cannot be drawn is refused here
+
+    def f(X: Any) -> Float[Array, "N P"]:
+        X, _ = _checked(model, X, None)
+        functions(X.shape[1])
+        if len(X) <= ROWS:
+            return one_block(X)
+        blocks, rows = _blocks(len(X), ROWS), len(X)
+        X = jnp.pad(X, [(0, blocks * ROWS - rows), (0, 0)]).reshape(blocks, ROWS, -1)
+        return jax.lax.map(one_block, X).reshape(blocks * ROWS, -1)[:rows]
+
+    return f
+
+
+def _checked(model: "Model", X: Any, index: Any) -> tuple[Float[Array, "N D"], Int[Array, " N"] | None]:
+    X = as_inputs(X, dtype_of(model))
+    dim = _input_dim(model)
+    if dim is not None and X.shape[1] != dim:
+        raise ValueError(
+            f"X has {X.shape[1]} column{'s' * (X.shape[1] != 1)} but the model's inputs have {dim}; "
+            f"pass X of shape [N, {dim}]."
+        )
+    if index is not None:
+        index = jnp.asarray(index, int)
+        if index.shape != X.shape[:1]:
+            raise ValueError(f"index must have one entry per row of X, shape ({len(X)},), got {tuple(index.shape)}.")
+    return X, index
+
+
+def _input_dim(model: "Model") -> int | None:
+    """D, where the first layer's features tell."""
+    features = getattr(model.layers[0], "features", None)
+    features = features if isinstance(features, AbstractFeatures) else (features or (None,))[0]
+    Z = getattr(features, "Z", None)
+    return Z.shape[1] if getattr(Z, "ndim", 0) == 2 else None
+
+
+def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}.")
+    return (jax.random.key(0) if key is None else key), (samples if model.is_stochastic else 1)
+
+
+def _traced(*trees: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def _blocks(rows: int, size: int) -> int:
+    return -(-rows // size)
+
+
+def _moments(
+    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int, correlated: bool
+) -> tuple[Float[Array, "S N F"], Float[Array, "..."]]:
+    """Mean [S, N, F] and variances [S, N, F] (or covariances [S, N, F, F]) of f at each input.
+
+    Rows are padded to blocks and the number of blocks to a power of two, of which only those that hold inputs are
+    computed: few shapes, so few compilations.
+    """
+    key, samples = _needs_key(model, key, samples)
+    if _traced(model, X, index, key):  # under jit, grad or vmap: no jit of our own
+        rows = jnp.full(len(X), NEW) if index is None else index
+        return _block_moments(model, model.layers[-1].cache(), X, rows, key, samples, correlated)
+    N = len(X)
+    size = FEW if N * samples <= FEW else max(1, ROWS // samples)
+    blocks = _blocks(N, size)
+    capacity = 1 << (blocks - 1).bit_length()
+    x = np.zeros((capacity * size, X.shape[1]), X.dtype)
+    x[:N] = np.asarray(X)
+    rows = np.full(capacity * size, NEW)
+    rows[:N] = NEW if index is None else np.asarray(index)
+    x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
+    with limited_threads():
+        out = _compiled()(model, jnp.asarray(x), jnp.asarray(rows), key, jnp.asarray(blocks), samples, correlated)
+        out = jax.block_until_ready(out)
+    return tuple(a[:, :N] for a in out)
+
+
+@functools.cache
+def _compiled() -> Callable:  # built on first use: choosing the compiler's options wakes JAX's backend
+    return jit(_all_moments)
+
+
+def _all_moments(
+    model: "Model", x: Array, rows: Array, key: Array, blocks: Array, samples: int, correlated: bool
+) -> tuple[Array, Array]:
+    cache = model.layers[-1].cache()
+
+    def one(i):
+        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(key, i), samples, correlated)
+
+    def step(i, out):
+        return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
+
+    shapes = jax.eval_shape(one, 0)
+    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
+    out = jax.lax.fori_loop(0, blocks, step, out)
+    return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
+
+
+def _block_moments(
+    model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int, correlated: bool
+) -> tuple[Array, Array]:
+    """[S, n, F] and [S, n, F] or [S, n, F, F]; every input is sampled by itself."""
+    n = len(X)
+    data = Data(jnp.tile(X, (samples, 1)), None, None, jnp.tile(index, samples))
+    h, _ = model.propagate(data, key, 1)
+    mean, cov = model.layers[-1].moments(h, correlated, cache)
+    return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
+
+
+def _joint(
+    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int
+) -> tuple[Float[Array, "S N F"], Float[Array, "S NF NF"]]:
+    """Mean and covariance of f at all inputs together."""
+    last = model.layers[-1]
+    if not hasattr(last, "joint"):
+        raise TypeError(f"{type(last).__name__} has no joint moments over inputs; use full_cov=False.")
+    key, samples = _needs_key(model, key, samples)
+    rows = jnp.full(len(X), NEW) if index is None else index
+    if _traced(model, X, index, key):
+        return _joint_moments(model, X, rows, key, samples)
+    with limited_threads():
+        return jax.block_until_ready(_compiled_joint()(model, X, rows, key, samples))
+
+
+@functools.cache
+def _compiled_joint() -> Callable:
+    return jit(_joint_moments)
+
+
+def _joint_moments(model: "Model", X: Array, index: Array, key: Array, samples: int) -> tuple[Array, Array]:
+    *inner, last = model.layers
+    cache = last.cache()
+    data = Data(X, None, None, index)
+
+    def once(key):
+        x = X
+        for layer, k in zip(inner, jax.random.split(key, max(len(inner), 1)), strict=False):
+            x = _sample_jointly(layer, x, k, data)
+        mean, cov = last.joint(x[None], cache)
+        return mean[0], cov[0]
+
+    return jax.lax.map(once, jax.random.split(key, samples))
+
+
+def _sample_jointly(layer: Any, x: Array, key: Array, data: Data) -> Array:
+    """A random function at all N inputs together: the replicates of one datum are what it is drawn jointly over."""
+    if hasattr(layer, "joint"):
+        return layer.propagate(x[None], key, data, x.shape[0])[0][0]
+    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
+
+
+def _sample_latent(means: Array, covs: Array, key: Array, shape: tuple[int, ...], joint: bool) -> Array:
+    """Values [*shape, N, F] of the mixture; one component for all inputs if `joint`, else one for each."""
+    S, N, F = means.shape
+    pick, noise = jax.random.split(key)
+    if joint:
+        s = jax.random.randint(pick, shape, 0, S)
+        roots = jax.vmap(lambda c: Dense(c, default_jitter(c.dtype)).root)(covs)
+        z = jax.random.normal(noise, (*shape, N * F), means.dtype)
+        if S == 1:
+            flat = z @ roots[0].T
+        else:
+            flat = jnp.einsum("...ij,...j->...i", roots[s], z)
+        return means[s] + flat.reshape(*shape, N, F)
+    s = jax.random.randint(pick, (*shape, N), 0, S)
+    n = jnp.broadcast_to(jnp.arange(N), s.shape)
+    return means[s, n] + safe_sqrt(covs[s, n]) * jax.random.normal(noise, (*shape, N, F), means.dtype)
+
+
+def _gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:
+    """log N(y | mean, cov + noise) of the labels that are present (a missing one becomes an independent N(0, 1) at 0)."""
+    seen = present.reshape(-1)
+    residual = jnp.where(seen, (y - mean).reshape(-1), 0.0)
+    K = jnp.where(seen[:, None] & seen[None, :], cov, 0.0) + jnp.diag(jnp.where(seen, noise.reshape(-1), 1.0))
+    K = Dense(K)
+    a = K.root_solve(residual[:, None])
+    return -0.5 * (jnp.sum(a**2) + K.logdet() + jnp.sum(seen).astype(a.dtype) * np.log(2.0 * np.pi))

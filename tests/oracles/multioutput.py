@@ -1,0 +1,3 @@
+"""Multi-output, convolutional and derivative priors: builders of the oracles' cases. A group's builder takes the case and returns what was got, key by key."""
+
+BUILDERS = {}
