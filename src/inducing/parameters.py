@@ -160,7 +160,8 @@ class Module(eqx.Module):
         for field in dataclasses.fields(self):
             constraint = field.metadata.get("constraint")
             if constraint is not None:
-                for leaf in jax.tree.leaves(getattr(self, field.name)):
+                # a module in the place of an array has checked its own parameters
+                for leaf in jax.tree.leaves(getattr(self, field.name), is_leaf=lambda x: isinstance(x, Module)):
                     _check_leaf(leaf, constraint, f"{type(self).__name__}.{field.name}")
 
 
