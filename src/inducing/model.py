@@ -10,10 +10,10 @@ from jaxtyping import Array, Float
 from .data import Data
 from .layers.base import AbstractLayer
 from .likelihoods.base import AbstractLikelihood
-from .parameters import Module
+from .parameters import Module, dtype_of
 
 if TYPE_CHECKING:
-    from .prediction import Posterior, Predictive
+    from .prediction import JointPredictive, Posterior, Predictive
 
 
 class Model(Module):
@@ -38,28 +38,58 @@ class Model(Module):
         for i, layer in enumerate(layers):
             if not isinstance(layer, AbstractLayer):
                 raise TypeError(f"layers[{i}] must be a layer such as ig.SparseGP(...), got {type(layer).__name__}.")
+        if not layers[-1].terminal:
+            raise ValueError(
+                f"the last layer is a {type(layers[-1]).__name__}, which has no Gaussian output; "
+                "end the stack with a SparseGP, BayesianDense or Deterministic layer."
+            )
         if not isinstance(likelihood, AbstractLikelihood):
             raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
         self.layers = layers
         self.likelihood = likelihood
+        self.width(None)
+
+    def width(self, inputs: int | None) -> int | None:
+        """The number of outputs of the last layer for so many inputs; a ValueError names layers that do not fit.
+
+        None stands for an unknown number of inputs: then what follows the first layer of known width is checked.
+        """
+        width = inputs
+        for i, layer in enumerate(self.layers):
+            try:
+                following = layer.width(width)
+            except ValueError as error:
+                source = "the data have" if i == 0 else f"layers[{i - 1}], a {type(self.layers[i - 1]).__name__}, gives"
+                raise ValueError(
+                    f"{source} {width} columns, which do not fit layers[{i}], a {type(layer).__name__}: {error}."
+                ) from error
+            width = following
+        return width
 
     @property
     def is_stochastic(self) -> bool:
         """Whether evaluating the model samples anything: all layers but the last are sampled."""
-        return len(self.layers) > 1
+        return any(layer.random for layer in self.layers[:-1])
 
     def propagate(
         self, data: Data, key: Array | None, replicates: int = 1
     ) -> tuple[Float[Array, "N R D"], Float[Array, "N R"]]:
-        """Sample all layers but the last; the input of the last one and the summed log-weights."""
-        x = data.x[:, None, :]
+        """Sample all layers but the last; the input of the last one and the summed log-weights.
+
+        Data without inputs enter as [N, 1, 0]. R is `replicates` from the first latent variable on, 1 before it.
+        """
+        x = enter(self, data)
         log_weight = jnp.zeros(x.shape[:2], x.dtype)
-        if self.is_stochastic:
-            keys = jax.random.split(_needed(key), len(self.layers) - 1)
-            for layer, k in zip(self.layers[:-1], keys, strict=True):
-                x, w = layer.propagate(x, k, data, replicates)
-                log_weight = log_weight + w
+        for layer, k in zip(self.layers[:-1], self.keys(key), strict=False):
+            x, w = layer.propagate(x, k, data, replicates)
+            log_weight = jnp.broadcast_to(log_weight, w.shape) + w
         return x, log_weight
+
+    def keys(self, key: Array | None) -> Any:
+        """One key for each layer, the last included; needed only if inner layers are random."""
+        if not self.is_stochastic and key is None:
+            return (None,) * len(self.layers)
+        return jax.random.split(needed(key), len(self.layers))
 
     def kl(self) -> Float[Array, ""]:
         """Σ_l KL(q_l ‖ p_l) over the layers."""
@@ -67,7 +97,7 @@ class Model(Module):
 
     def predict(
         self, X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100, index: Any = None
-    ) -> "Predictive":
+    ) -> "Predictive | JointPredictive":
         """The predictive distribution p(y | X) of new labels: see `inducing.prediction.predict`."""
         from .prediction import predict
 
@@ -86,7 +116,13 @@ class Model(Module):
         return draw(self, key, num_features)
 
 
-def _needed(key: Any) -> Array:
+def enter(model: Model, data: Data) -> Float[Array, "N 1 D"]:
+    """The inputs as a model's first layer sees them."""
+    return jnp.zeros((len(data), 1, 0), dtype_of(model)) if data.x is None else data.x[:, None]
+
+
+def needed(key: Any) -> Array:
+    """The key, or an error that asks for one."""
     if key is None:
         raise ValueError("this model samples its inner layers: pass key=jax.random.key(0), say.")
     return key

@@ -1,26 +1,39 @@
-"""The bound that trains every model, and the closed forms that exist for some."""
+"""The bound that trains every model, and its relatives."""
 
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .data import Data, as_data
-from .model import Model
+from .layers.bayesian_dense import BayesianDense, with_one
+from .layers.deterministic import Deterministic, Skip
+from .layers.latent_variable import LatentVariable, append
+from .layers.sparse_gp import SparseGP
+from .model import Model, enter, needed
 from .parameters import dtype_of
 
 
 def expected_log_likelihood(model: Model, data: Data, x: Float[Array, "N R D"]) -> Float[Array, "N R"]:
     """explik_nr = E_{q(f_L | F_nr)} log p(y_n | f_L), summed over the observed outputs: eq:explik, eq:explik_2."""
-    N, R, _ = x.shape
-    likelihood = model.likelihood
-    mean, cov = model.layers[-1].moments(x, correlated=likelihood.joint)
-    y = jnp.where(data.mask, data.y, jnp.asarray(likelihood.fill, x.dtype))
-    y, mask, index = (jnp.repeat(a, R, axis=0) for a in (y, data.mask, data.index))
-    terms = likelihood.expected_log_prob(
-        mean.reshape(N * R, *mean.shape[2:]), cov.reshape(N * R, *cov.shape[2:]), y, index=index
-    )
+    mean, cov = model.layers[-1].moments(x, correlated=model.likelihood.joint)
+    return _over_labels(model.likelihood.expected_log_prob, model, data, mean, cov)
+
+
+def log_likelihood(model: Model, data: Data, f: Float[Array, "N R F"]) -> Float[Array, "N R"]:
+    """log p(y_n | f_nr), summed over the observed outputs."""
+    return _over_labels(model.likelihood.log_prob, model, data, f)
+
+
+def _over_labels(fn: Callable, model: Model, data: Data, *latents: Array) -> Float[Array, "N R"]:
+    N, R = latents[0].shape[:2]
+    y, mask = labels(data)
+    y = jnp.where(mask, y, jnp.asarray(model.likelihood.fill, latents[0].dtype))
+    y, mask, index = (jnp.repeat(a, R, axis=0) for a in (y, mask, data.index))
+    terms = fn(*(a.reshape(N * R, *a.shape[2:]) for a in latents), y, index=index)
     return jnp.sum(jnp.where(mask, terms, 0.0), axis=1).reshape(N, R)
 
 
@@ -33,14 +46,21 @@ def elbo(
     importance: int = 1,
     beta: float = 1.0,
     num_data: int | None = None,
+    integrate: bool = True,
+    doubly_reparameterised: bool = False,
 ) -> Float[Array, ""]:
     """The bound on log p(y) that trains all models (section 4; eq:elbo_sparse_gp_iid, eq:elbo_deep_sgp, eq:ugly_log_2).
 
         (N/B) Σ_n E[ log 1/R Σ_r exp( explik_nr + β Σ_l log p(h_nr)/q(h_nr) ) ]  −  β Σ_l KL(q_l ‖ p_l)
 
-    `data` is (X, y) or `Data`: all of it, or a minibatch of B of `num_data` = N. `importance` is R, `samples` the
-    number of Monte Carlo samples of the outer expectation; both matter only for models that sample, which need a
-    `key`. With `beta` ≠ 1 this is β-VI and no longer a bound.
+    `data` is (X, y) or `Data`: all of it, or a minibatch of B of `num_data` = N. `importance` is R, which matters for
+    models with latent variables; `samples` is the number of Monte Carlo samples of the outer expectation; models that
+    sample need a `key`. With `beta` ≠ 1 this is β-VI and no longer a bound.
+
+    `integrate=False` samples the last layer too, jointly over the replicates of a datum, instead of taking the expected
+    log-likelihood (eq:sparse_gp_iw_lv_marg_lik_3). `doubly_reparameterised=True` gives the encoders, for R > 1, the
+    gradient of Tucker et al. (2019), whose signal-to-noise ratio does not fall with R; the value is the same, and so
+    are all other gradients. It needs encoders that do not see a layer's sampled input.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -48,17 +68,205 @@ def elbo(
     >>> bound.shape
     ()
     """
-    data = as_data(data, dtype_of(model))
+    data = _checked(model, data)
+    _check_counts(samples=samples, importance=importance)
     scale = 1.0 if num_data is None else num_data / len(data)
+    doubly = doubly_reparameterised and importance > 1
+    if doubly:
+        _check_doubly(model)
+    if model.is_stochastic or not integrate:
+        key = needed(key)
 
     def once(key):
-        x, log_weight = model.propagate(data, key, importance)
-        explik = expected_log_likelihood(model, data, x)
-        weights = explik + beta * log_weight
-        return jnp.sum(jax.nn.logsumexp(weights, axis=1) - jnp.log(weights.shape[1]).astype(weights.dtype))
+        if doubly:
+            return _doubly_reparameterised(model, data, key, importance, beta, integrate)
+        return _log_mean_exp(_log_weights(model, data, key, importance, beta, integrate))
 
-    if model.is_stochastic and samples > 1:
-        data_term = jnp.mean(jax.vmap(once)(jax.random.split(key, samples)))
+    seen = jnp.any(labels(data)[1], axis=1)  # a row without labels contributes nothing, its latent variables included
+
+    def data_term(key):
+        return jnp.sum(jnp.where(seen, once(key), 0.0))
+
+    if key is not None and samples > 1:
+        term = jnp.mean(jax.vmap(data_term)(jax.random.split(key, samples)))
     else:
-        data_term = once(key)
-    return scale * data_term - beta * model.kl()
+        term = data_term(key)
+    return scale * term - beta * model.kl()
+
+
+def iw_elbo_global(
+    model: Model,
+    data: Any,
+    *,
+    key: Array,
+    importance: int = 10,
+    samples: int = 1,
+    beta: float = 1.0,
+    num_data: int | None = None,
+) -> Float[Array, ""]:
+    """Importance weighting over the weights θ themselves, and over latent variables h with them (sections 3.2 and 3.4).
+
+        E[ log 1/S Σ_s exp( Σ_n log p(y_n | θ_s, h_sn, x_n) + β log p(θ_s)/q(θ_s) + β Σ_n log p(h_sn)/q(h_sn) ) ]
+
+    eq:iw_vi_iid, eq:iw_vi_lv: tends to log p(y) as S = `importance` grows. For weight-space models (BayesianDense,
+    Deterministic and LatentVariable layers). One θ serves all data, so there are no minibatches.
+
+    >>> import jax
+    >>> import inducing as ig
+    >>> model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(0.1))
+    >>> ig.iw_elbo_global(model, ([0.0, 1.0], [0.5, 0.2]), key=jax.random.key(0), importance=5).shape
+    ()
+    """
+    data = _checked(model, data)
+    _check_counts(samples=samples, importance=importance)
+    if num_data not in (None, len(data)):
+        raise ValueError(
+            f"iw_elbo_global needs all data at once: the log of its mean over θ is no sum over data, so a minibatch of "
+            f"{len(data)} of {num_data} gives no unbiased estimate. Pass batch_size=None, or use ig.elbo."
+        )
+    for i, layer in enumerate(model.layers):
+        if not isinstance(layer, BayesianDense | Deterministic | LatentVariable):
+            raise TypeError(
+                f"layers[{i}] is a {type(layer).__name__}; importance weighting over θ is for weight-space models "
+                "(BayesianDense, Deterministic, LatentVariable). Use ig.elbo(..., importance=...)."
+            )
+
+    def log_weight(key):
+        x, total = enter(model, data), jnp.zeros((), dtype_of(model))
+        for layer, k in zip(model.layers, model.keys(key), strict=True):
+            if isinstance(layer, BayesianDense):
+                W, log_ratio = layer.sample_weights(k)
+                x, total = with_one(x) @ W, total + log_ratio
+            elif isinstance(layer, LatentVariable):
+                s = layer.sample(x, k, data, 1)
+                x, total = append(x, s.h), total + jnp.sum(s.log_ratio)
+            else:
+                x, _ = layer.propagate(x, k, data, 1)
+        return jnp.sum(log_likelihood(model, data, x)) + beta * total
+
+    log_weights = jax.vmap(log_weight)(jax.random.split(key, samples * importance))
+    return jnp.mean(_log_mean_exp(log_weights.reshape(samples, importance)))
+
+
+def _log_weights(
+    model: Model,
+    data: Data,
+    key: Array | None,
+    replicates: int,
+    beta: float,
+    integrate: bool,
+    shifts: dict[int, Array] | None = None,
+) -> Float[Array, "N R"]:
+    """explik + β Σ_l log p(h)/q(h) of each replicate; `shifts` move the latent variables of layers, by number."""
+    keys = model.keys(key)
+    if shifts is None:
+        x, log_weight = model.propagate(data, key, replicates)
+    else:
+        x, log_weight = enter(model, data), jnp.zeros((len(data), 1), dtype_of(model))
+        for i, (layer, k) in enumerate(zip(model.layers[:-1], keys, strict=False)):
+            if isinstance(layer, LatentVariable) and i in shifts:
+                s = layer.sample(x, k, data, replicates, shifts[i])
+                x, w = append(x, s.h), s.log_ratio
+            else:
+                x, w = layer.propagate(x, k, data, replicates)
+            log_weight = jnp.broadcast_to(log_weight, w.shape) + w
+    if integrate:
+        return expected_log_likelihood(model, data, x) + beta * log_weight
+    f, _ = model.layers[-1].propagate(x, keys[-1], data, replicates)
+    return log_likelihood(model, data, f) + beta * log_weight
+
+
+def _doubly_reparameterised(
+    model: Model, data: Data, key: Array, R: int, beta: float, integrate: bool
+) -> Float[Array, " N"]:
+    """log 1/R Σ_r w_r of each datum, with the doubly reparameterised gradient for the encoders.
+
+    Writing the score term of the gradient as a path derivative leaves, for encoder parameters φ,
+
+        Σ_r Σ_s c_rs (∂ log w_s / ∂h_r) (∂h_r / ∂φ),     c_rs = ω_s − β ω_r (δ_rs − ω_s),    ω = softmax(log w),
+
+    which is ω_r² on the diagonal for β = 1. The off-diagonal terms vanish unless a GP is drawn jointly over replicates.
+    """
+    latents, keys = _encoded(model), model.keys(key)
+    frozen = eqx.tree_at(
+        lambda m: [m.layers[i].encoder for i in latents], model, [_stopped(v.encoder) for v in latents.values()]
+    )
+    samples = {i: layer.sample(enter(model, data), keys[i], data, R).h for i, layer in latents.items()}
+
+    def log_weights(shifts):
+        return _log_weights(frozen, data, key, R, beta, integrate, shifts)
+
+    value, pull = jax.vjp(log_weights, jax.tree.map(jnp.zeros_like, samples))
+    omega = jax.nn.softmax(value, axis=1)
+    if _couples_replicates(model, integrate):
+        (whole,) = pull(omega)
+        one_hot = jnp.eye(R, dtype=omega.dtype)[:, None, :] * omega[None]  # [R, N, R]
+        (each,) = jax.vmap(pull)(one_hot)
+        own = jax.tree.map(lambda a: jnp.einsum("rnrd->nrd", a), each)
+        gradient = jax.tree.map(lambda w, o: (1.0 + beta * omega)[..., None] * w - beta * o, whole, own)
+    else:
+        (gradient,) = pull(omega - beta * omega * (1.0 - omega))
+    gradient = jax.lax.stop_gradient(gradient)
+    path = sum(
+        jnp.sum(gradient[i] * (samples[i] - jax.lax.stop_gradient(samples[i])), axis=(1, 2)) for i in latents
+    )  # zero, with the gradient above
+    return _log_mean_exp(value) + path
+
+
+def _encoded(model: Model) -> dict[int, LatentVariable]:
+    """The latent variables that have an encoder, by the number of their layer."""
+    layers = enumerate(model.layers)
+    return {i: v for i, v in layers if isinstance(v, LatentVariable) and v.encoder is not None}
+
+
+def _stopped(tree: Any) -> Any:
+    return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, tree)
+
+
+def _couples_replicates(model: Model, integrate: bool) -> bool:
+    """Whether a weight depends on the latent variables of other replicates."""
+    sampled = model.layers[:-1] if integrate else model.layers
+    return any(isinstance(layer, SparseGP) for layer in sampled[min(_encoded(model)) :])
+
+
+def _check_doubly(model: Model) -> None:
+    if any(isinstance(layer, Skip) for layer in model.layers):
+        raise TypeError("doubly_reparameterised does not look into Skip layers; put the latent variables outside them.")
+    if not _encoded(model):
+        raise TypeError("doubly_reparameterised is for models with a LatentVariable that has an encoder; here is none.")
+    for i, layer in _encoded(model).items():
+        if layer.encoder is not None and "input" in layer.encoder.sees:
+            raise TypeError(
+                f"the encoder of layers[{i}] sees its layer's input, which other layers sample, so its gradient cannot "
+                'be separated from theirs; let it see ("x", "y", "mask"), or set doubly_reparameterised=False.'
+            )
+
+
+def _log_mean_exp(log_weights: Float[Array, "N R"]) -> Float[Array, " N"]:
+    return jax.nn.logsumexp(log_weights, axis=1) - jnp.log(jnp.asarray(log_weights.shape[1], log_weights.dtype))
+
+
+def labels(data: Data) -> tuple[Float[Array, "N P"], Array]:
+    """y and its mask, or an error where there are none."""
+    if data.y is None or data.mask is None:
+        raise ValueError("data has no labels y, which a bound needs; pass (X, y).")
+    return data.y, data.mask
+
+
+def _checked(model: Model, data: Any) -> Data:
+    data = as_data(data, dtype_of(model))
+    y, _ = labels(data)
+    width = model.width(0 if data.x is None else data.x.shape[1])
+    latents = model.likelihood.num_latents(y.shape[1])
+    if width != latents:
+        raise ValueError(
+            f"y has {y.shape[1]} columns, for which {type(model.likelihood).__name__} needs {latents} latent "
+            f"functions, but the last layer gives {width}."
+        )
+    return data
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

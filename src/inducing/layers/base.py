@@ -1,7 +1,8 @@
 """What a layer is: an approximate posterior over a random function, or over a latent variable of each datum."""
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from jaxtyping import Array, Float
 
@@ -12,19 +13,40 @@ from ..parameters import Module
 class AbstractLayer(Module):
     """One storey of a model. Inputs and outputs are [N, R, width]: R replicates of each of N data.
 
-    `propagate` samples the layer's output; a random *function* is drawn jointly over the replicates of a datum
-    and independently over data. `moments` integrates it instead, which the last layer of a model does.
+    The rules of `propagate`, which samples a layer:
+
+    - A random *function* is drawn jointly over the replicates of a datum and independently over data. (Drawn
+      independently for each replicate it would be integrated inside the logarithm of an importance-weighted bound,
+      which then exceeds the evidence.) So x of shape [1, N, D] asks for one draw of the function at all N inputs.
+    - x enters a model as [N, 1, D] ([N, 1, 0] where there are no inputs); the first layer that samples something of
+      each datum turns it into [N, R, ·], R = `replicates`.
+    - The log-weight is log p(h)/q(h) of what was sampled for each datum, 0 for functions. For R = 1 a layer may return
+      its expectation, −KL(q(h_n) ‖ p(h_n)), instead.
+    - `data` holds the rows that x belongs to. `data.y` is None in a prediction: then latent variables come from their
+      prior, or from q(h | x) if that is all their encoder sees, and all log-weights are 0.
+
+    `moments` and `joint` integrate the layer instead, which the last layer of a model does; `draw` gives a function.
     """
+
+    @property
+    @abc.abstractmethod
+    def random(self) -> bool:
+        """Whether `propagate` samples anything."""
+
+    @property
+    @abc.abstractmethod
+    def terminal(self) -> bool:
+        """Whether the layer can be the last one, that is, has `moments` and `joint`."""
 
     @abc.abstractmethod
     def propagate(
         self, x: Float[Array, "N R D"], key: Array, data: Data, replicates: int
     ) -> tuple[Float[Array, "N R2 D2"], Float[Array, "N R2"]]:
-        """A sample of the output and the log-weight log p(h)/q(h) of what was sampled per datum (0 for functions)."""
+        """A sample of the output, and its log-weights."""
 
     @abc.abstractmethod
     def cache(self) -> Any:
-        """What `moments` needs and does not depend on the inputs, computed once (None where there is nothing)."""
+        """What `moments` and `joint` need and does not depend on the inputs, computed once (None: nothing)."""
 
     @abc.abstractmethod
     def moments(
@@ -33,5 +55,30 @@ class AbstractLayer(Module):
         """Mean and variance of the outputs at each input; `correlated` asks for their P × P covariance."""
 
     @abc.abstractmethod
+    def joint(
+        self, X: Float[Array, "N G D"], cache: Any = None
+    ) -> tuple[Float[Array, "N G P"], Float[Array, "N GP GP"]]:
+        """Mean and covariance of all outputs at the G points of each of N groups, flattened point by point."""
+
+    @abc.abstractmethod
     def kl(self) -> Float[Array, ""]:
         """KL(q ‖ p) of the layer's random function (0 for a latent variable, whose KL is in the log-weight)."""
+
+    @abc.abstractmethod
+    def draw(self, key: Array, num: int, dim: int) -> Callable[[Float[Array, "n D"]], Float[Array, "n P"]]:
+        """One function of the layer's posterior, the same wherever it is evaluated, for inputs of dimension `dim`.
+
+        `num` is the number of random features where the function has infinitely many.
+        """
+
+    @abc.abstractmethod
+    def width(self, inputs: int | None) -> int | None:
+        """The number of outputs for so many inputs; a ValueError if they do not fit. None is an unknown number."""
+
+
+def refuse_terminal(layer: AbstractLayer) -> NoReturn:
+    """The error of `moments` and `joint` where a layer has none."""
+    raise TypeError(
+        f"{type(layer).__name__} cannot be the last layer of a model: its output is no Gaussian function of its input. "
+        "End the stack with a SparseGP, BayesianDense or Deterministic layer."
+    )

@@ -7,11 +7,11 @@ The shape of the root says its form:
     coupled   [L·M, L·M]   one lower-triangular root for all latents together
 """
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import AbstractCovariance, batched
+from ..priors.latents import repeat as repeat
 
 
 def is_coupled(root: Array) -> bool:
@@ -91,11 +91,6 @@ def _left(verb: str, root: Array, Kuu: AbstractCovariance, L: int) -> Array:
         rows = root.reshape(L, root.shape[0] // L, root.shape[1])
         return batched(verb, repeat(Kuu, L), rows).reshape(root.shape)
     return batched(verb, repeat(Kuu, L), root)
-
-
-def repeat(Kuu: AbstractCovariance, L: int) -> AbstractCovariance:
-    """Covariances [K, …] as [L, …]: shared ones are repeated (by broadcasting)."""
-    return jax.tree.map(lambda a: jnp.broadcast_to(a, (L, *a.shape[1:])) if a.shape[0] != L else a, Kuu)
 
 
 def repeat_dense(Kuu: AbstractCovariance, L: int) -> Float[Array, "L M M"]:

@@ -66,6 +66,14 @@ class SparseGP(AbstractLayer):
     coordinates: Coordinates = eqx.field(static=True)
     jitter: float = eqx.field(static=True)
 
+    @property
+    def random(self) -> bool:
+        return True
+
+    @property
+    def terminal(self) -> bool:
+        return True
+
     def __init__(
         self,
         prior: AbstractPrior,
@@ -186,7 +194,7 @@ class SparseGP(AbstractLayer):
         g = G * J
         sites = self._sites(X.reshape(N * G, D), cache)
         mean = jnp.moveaxis(sites.mean.reshape(L, N, G, J), 0, 1)
-        Kff = jax.vmap(self.prior.Kff)(X)
+        Kff = jax.vmap(self.prior.Kff)(X) if g > 1 else self.prior.Kff_diag(X[:, 0]).T
         Kff = Kff.reshape(N, -1, g, g)
         A = sites.A.reshape(*sites.A.shape[:2], N, g)
         T = sites.T.reshape(*sites.T.shape[:2], N, g)
@@ -262,6 +270,15 @@ class SparseGP(AbstractLayer):
 
         return f
 
+    def width(self, inputs: int | None) -> int:
+        if inputs is not None:
+            x = jax.ShapeDtypeStruct((1, inputs), dtype_of(self))
+            try:
+                jax.eval_shape(lambda X: (self.prior.Kuf(self.features, X), self.prior.mean(X)), x)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"its prior or features do not take {inputs} inputs ({error})") from error
+        return self.prior.num_outputs
+
 
 def _checked_features(features: Any, prior: AbstractPrior) -> Any:
     if isinstance(features, AbstractFeatures):
@@ -269,7 +286,8 @@ def _checked_features(features: Any, prior: AbstractPrior) -> Any:
     features = tuple(features)
     if len(features) != prior.num_latents or not all(isinstance(f, AbstractFeatures) for f in features):
         raise ValueError(
-            f"features must be one ig.features object, or one for each of the {prior.num_latents} latents; got {len(features)}."
+            f"features must be one ig.features object, or one for each of the {prior.num_latents} latents; "
+            f"got {len(features)}."
         )
     if len({f.num_features for f in features}) > 1:
         raise ValueError(f"all latents need the same number of features, got {[f.num_features for f in features]}.")

@@ -1,0 +1,173 @@
+"""The Bayesian dense layer: a linear map with random weights (sections 3.1 and 3.5)."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..parameters import as_float_array, fixed, lower_triangular, positive, real
+from .base import AbstractLayer
+
+
+class BayesianDense(AbstractLayer):
+    """f(x) = [x, 1] W with random weights W [D+1, P], whose last row is the bias (eq:elbo_iid in weight space).
+
+        p(W) = N(prior_mean, diag(prior_scale²)),    q(W) = N(mean, diag(scale²)) or N(mean, root rootᵀ)
+
+    `num_inputs` is D, `num_outputs` P. `prior_scale` is 1/√D for weights and 1 for biases by default; the prior is not
+    trained. q starts at random means (from `key`, else 0) and standard deviations `scale`; with `full` (or a `root`
+    [(D+1)P, (D+1)P], weights flattened row by row) its covariance is full. Put `Deterministic(jnp.tanh)`, say,
+    between two such layers.
+
+    Weights are drawn for each datum and shared by its replicates; a single replicate needs only its outputs, which
+    with independent weights are independent Gaussians and are drawn directly (local reparameterisation).
+
+    >>> import jax, jax.numpy as jnp
+    >>> import inducing as ig
+    >>> layer = ig.BayesianDense(3, 2, key=jax.random.key(0))
+    >>> mean, variance = layer.moments(jnp.ones((5, 1, 3)))
+    >>> mean.shape, variance.shape
+    ((5, 1, 2), (5, 1, 2))
+    """
+
+    mean: Float[Array, "D1 P"] = real()
+    scale: Any = positive()  # [D+1, P], or None if the covariance is full
+    root: Any = lower_triangular()  # [K, K], or None
+    prior_mean: Float[Array, "D1 P"] = fixed()
+    prior_scale: Float[Array, "D1 P"] = fixed()
+
+    @property
+    def random(self) -> bool:
+        return True
+
+    @property
+    def terminal(self) -> bool:
+        return True
+
+    def __init__(
+        self,
+        num_inputs: int,
+        num_outputs: int,
+        *,
+        key: Array | None = None,
+        full: bool = False,
+        mean: Any = None,
+        scale: Any = 0.05,
+        root: Any = None,
+        prior_mean: Any = 0.0,
+        prior_scale: Any = None,
+    ):
+        for name, value in (("num_inputs", num_inputs), ("num_outputs", num_outputs)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+        shape = (num_inputs + 1, num_outputs)
+        size = shape[0] * shape[1]
+        if mean is None:
+            mean = jnp.zeros(shape) if key is None else _random_mean(key, shape)
+        self.mean = _broadcast("mean", mean, shape)
+        dtype = self.mean.dtype
+        if prior_scale is None:
+            prior_scale = jnp.ones(shape, dtype).at[:-1].set(num_inputs**-0.5)
+        self.prior_mean = _broadcast("prior_mean", prior_mean, shape).astype(dtype)
+        self.prior_scale = _broadcast("prior_scale", prior_scale, shape).astype(dtype)
+        scale = _broadcast("scale", scale, shape).astype(dtype)
+        if full or root is not None:
+            root = jnp.diag(scale.reshape(-1)) if root is None else as_float_array(root)
+            if root.shape != (size, size):
+                raise ValueError(f"root has shape {list(root.shape)}; {size} weights need [{size}, {size}].")
+        self.scale = scale if root is None else None
+        self.root = root
+
+    def sample_weights(self, key: Array) -> tuple[Float[Array, "D1 P"], Float[Array, ""]]:
+        """W ~ q(W) and log p(W)/q(W), for importance weighting over the weights themselves (eq:iw_vi_3)."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        W = self._weights(noise)
+        if self.root is None:
+            whitened, log_det = (W - self.mean) / self.scale, jnp.sum(jnp.log(self.scale))
+        else:
+            difference = (W - self.mean).reshape(-1, 1)
+            whitened = jax.scipy.linalg.solve_triangular(self.root, difference, lower=True)
+            log_det = jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.root))))
+        z = (W - self.prior_mean) / self.prior_scale
+        return W, 0.5 * (jnp.sum(whitened**2) - jnp.sum(z**2)) + log_det - jnp.sum(jnp.log(self.prior_scale))
+
+    def _weights(self, noise: Float[Array, "*B D1 P"]) -> Float[Array, "*B D1 P"]:
+        mean = jnp.broadcast_to(self.mean, noise.shape)
+        if self.root is None:
+            return mean + jnp.broadcast_to(self.scale, noise.shape) * noise
+        flat = noise.reshape(*noise.shape[:-2], -1)
+        return mean + (flat @ self.root.T).reshape(noise.shape)
+
+    def propagate(self, x, key, data, replicates):
+        N, R, _ = x.shape
+        zero = jnp.zeros((N, R), x.dtype)
+        if R == 1 and self.root is None:
+            mean, variance = self.moments(x)
+            return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, x.dtype), zero
+        W = self._weights(jax.random.normal(key, (N, *self.mean.shape), x.dtype))
+        return jnp.einsum("nrd,ndp->nrp", with_one(x), W), zero
+
+    def cache(self) -> None:
+        return None
+
+    def moments(self, x, correlated=False, cache=None):
+        x = with_one(x)
+        mean = x @ self.mean
+        if self.root is None:
+            variance = x**2 @ self.scale**2
+            if not correlated:
+                return mean, variance
+            return mean, variance[..., None] * jnp.eye(mean.shape[-1], dtype=x.dtype)[None, None]
+        T = self._output_roots(x)
+        return mean, jnp.einsum("nrpk,nrqk->nrpq", T, T) if correlated else jnp.sum(T**2, axis=-1)
+
+    def _output_roots(self, x: Float[Array, "N R D1"]) -> Float[Array, "N R P K"]:
+        """T with Cov(f(x), f(x')) = T(x) T(x')ᵀ for a full covariance."""
+        return jnp.einsum("nrd,dpk->nrpk", x, self.root.reshape(*self.mean.shape, -1))
+
+    def joint(self, X, cache=None):
+        X = with_one(X)
+        mean = X @ self.mean
+        N, G, P = mean.shape
+        if self.root is None:
+            cov = jnp.einsum("ngd,dp,nhd,pq->ngphq", X, self.scale**2, X, jnp.eye(P, dtype=X.dtype))
+        else:
+            T = self._output_roots(X)
+            cov = jnp.einsum("ngpk,nhqk->ngphq", T, T)
+        return mean, cov.reshape(N, G * P, G * P)
+
+    def kl(self):
+        z = (self.mean - self.prior_mean) / self.prior_scale
+        if self.root is None:
+            ratio = self.scale / self.prior_scale
+            return jnp.sum(0.5 * (ratio**2 + z**2 - 1.0) - jnp.log(ratio))
+        R = self.root / self.prior_scale.reshape(-1)[:, None]
+        return 0.5 * (jnp.sum(R**2) + jnp.sum(z**2) - z.size) - jnp.sum(jnp.log(jnp.abs(jnp.diagonal(R))))
+
+    def draw(self, key, num, dim):
+        W, _ = self.sample_weights(key)
+        return lambda X: with_one(X) @ W
+
+    def width(self, inputs):
+        D = self.mean.shape[0] - 1
+        if inputs not in (None, D):
+            raise ValueError(f"it takes {D} inputs")
+        return self.mean.shape[1]
+
+
+def with_one(x: Float[Array, "*B D"]) -> Float[Array, "*B D1"]:
+    """[x, 1]."""
+    return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
+
+
+def _random_mean(key: Array, shape: tuple[int, int]) -> Array:
+    return (jax.random.normal(key, shape) * (shape[0] - 1) ** -0.5).at[-1].set(0.0)
+
+
+def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    value = as_float_array(value)
+    try:
+        return jnp.array(jnp.broadcast_to(value, shape))
+    except ValueError:
+        raise ValueError(f"{name} has shape {list(value.shape)}; pass one number or {list(shape)}.") from None

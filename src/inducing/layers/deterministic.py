@@ -1,0 +1,147 @@
+"""Layers without randomness: any function, and the concatenation of a layer's output with its input."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..parameters import dtype_of
+from .base import AbstractLayer, refuse_terminal
+
+
+class Deterministic(AbstractLayer):
+    """Any function or Equinox module of one point [D] → [P], such as an `eqx.nn.MLP` or `jnp.tanh`.
+
+    Its arrays are point estimates, trained with the rest: a feature extractor below a GP, the activation function of
+    a Bayesian neural network, the decoder of a variational auto-encoder.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import inducing as ig
+    >>> ig.layers.Deterministic(jnp.tanh).moments(jnp.ones((4, 1, 3)))[0].shape
+    (4, 1, 3)
+    """
+
+    function: Callable[[Array], Array]
+
+    @property
+    def random(self) -> bool:
+        return False
+
+    @property
+    def terminal(self) -> bool:
+        return True
+
+    def __init__(self, function: Callable[[Array], Array]):
+        if not callable(function):
+            raise TypeError(f"function must be a function or an Equinox module of one point, got {function!r}.")
+        # a plain function is no parameter; as a Partial it is part of the tree's structure and not a leaf
+        is_tree = bool(jax.tree.leaves(function)) and jax.tree.leaves(function) != [function]
+        self.function = function if is_tree else jax.tree_util.Partial(function)
+
+    def _apply(self, x: Array) -> Array:
+        y = jax.vmap(jax.vmap(self.function))(x)
+        return y[..., None] if y.ndim == 2 else y
+
+    def propagate(self, x, key, data, replicates):
+        return self._apply(x), jnp.zeros(x.shape[:2], x.dtype)
+
+    def cache(self) -> None:
+        return None
+
+    def moments(self, x, correlated=False, cache=None):
+        f = self._apply(x)
+        return f, jnp.zeros((*f.shape, f.shape[-1]) if correlated else f.shape, f.dtype)
+
+    def joint(self, X, cache=None):
+        f = self._apply(X)
+        size = f.shape[1] * f.shape[2]
+        return f, jnp.zeros((f.shape[0], size, size), f.dtype)
+
+    def kl(self):
+        return jnp.zeros((), dtype_of(self))
+
+    def draw(self, key, num, dim):
+        return lambda X: self._apply(X[:, None])[:, 0]
+
+    def width(self, inputs):
+        if inputs is None:
+            return None
+        try:
+            out = jax.eval_shape(self.function, jax.ShapeDtypeStruct((inputs,), dtype_of(self)))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"its function fails for a point of {inputs} entries ({_first_line(error)})") from error
+        if len(out.shape) > 1:
+            raise ValueError(f"its function must give a number or a vector, it gives shape {list(out.shape)}")
+        return out.shape[0] if out.shape else 1
+
+
+class Skip(AbstractLayer):
+    """The output of some layers beside their input: x ↦ [x, f(x)], so that what is above sees both.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import inducing as ig
+    >>> skip = ig.layers.Skip(ig.layers.Deterministic(jnp.sin))
+    >>> skip.propagate(jnp.ones((4, 1, 2)), None, ig.Data(jnp.ones((4, 2))), 1)[0].shape
+    (4, 1, 4)
+    """
+
+    layers: tuple[AbstractLayer, ...]
+
+    @property
+    def random(self) -> bool:
+        return any(layer.random for layer in self.layers)
+
+    @property
+    def terminal(self) -> bool:
+        return False
+
+    def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer]):
+        self.layers = (layers,) if isinstance(layers, AbstractLayer) else tuple(layers)
+        if not self.layers:
+            raise ValueError("layers is empty; give Skip at least one layer.")
+
+    def propagate(self, x, key, data, replicates):
+        keys: Any = [None] * len(self.layers) if key is None else jax.random.split(key, len(self.layers))
+        y, log_weight = x, jnp.zeros((), x.dtype)
+        for layer, k in zip(self.layers, keys, strict=True):
+            y, w = layer.propagate(y, k, data, replicates)
+            log_weight = jnp.broadcast_to(log_weight, w.shape) + w
+        return jnp.concatenate([jnp.broadcast_to(x, (*y.shape[:2], x.shape[2])), y], axis=-1), log_weight
+
+    def cache(self) -> None:
+        return None
+
+    def moments(self, x, correlated=False, cache=None):
+        refuse_terminal(self)
+
+    def joint(self, X, cache=None):
+        refuse_terminal(self)
+
+    def kl(self):
+        return sum((layer.kl() for layer in self.layers[1:]), self.layers[0].kl())
+
+    def draw(self, key, num, dim):
+        functions: list[Any] = []
+        for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
+            functions.append(layer.draw(k, num, dim))
+            dim = jax.eval_shape(functions[-1], jax.ShapeDtypeStruct((1, dim), dtype_of(self))).shape[1]
+
+        def f(X: Array) -> Array:
+            Y = X
+            for function in functions:
+                Y = function(Y)
+            return jnp.concatenate([X, Y], axis=-1)
+
+        return f
+
+    def width(self, inputs):
+        width = inputs
+        for layer in self.layers:
+            width = layer.width(width)
+        return None if inputs is None or width is None else inputs + width
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

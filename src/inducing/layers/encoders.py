@@ -1,0 +1,180 @@
+"""Encoders: the approximate posterior q(h_n) of a latent variable (section 3.3)."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..data import Data
+from ..parameters import Module, as_float_array, positive, real
+
+
+class AbstractEncoder(Module):
+    """q(h_n), a Gaussian: mean [N, R, d] and root of its covariance, [N, R, d] (diagonal) or [N, R, d, d]; R may be 1.
+
+    `sees` names what q depends on: "x" and "y" (with "mask") of the datum, its "index", or the layer's own "input".
+    """
+
+    @property
+    @abc.abstractmethod
+    def sees(self) -> tuple[str, ...]:
+        """What q(h_n) depends on."""
+
+    @abc.abstractmethod
+    def __call__(self, x: Float[Array, "N R D"], data: Data, dim: int) -> tuple[Array, Array]:
+        """Mean and root of q(h_n), of dimension `dim`, for the layer's input x."""
+
+    @abc.abstractmethod
+    def check(self, dim: int) -> None:
+        """A ValueError if the encoder is not one of latent variables of this dimension."""
+
+
+class PerDatum(AbstractEncoder):
+    """One Gaussian for each datum, addressed by `Data.index`: minibatches and shuffling are safe.
+
+    `mean` is [N, d]; `scale`, the standard deviations, broadcasts to it. With `full` the covariance is full, with root
+    diag(scale) + strictly lower triangle.
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> encoder = ig.layers.PerDatum(jnp.zeros((5, 2)), scale=0.1, full=True)
+    >>> mean, root = encoder(jnp.zeros((2, 1, 0)), ig.Data(None, [1.0, 2.0], index=[4, 0]), 2)
+    >>> mean.shape, root.shape
+    ((2, 1, 2), (2, 1, 2, 2))
+    """
+
+    mean: Float[Array, "N d"] = real()
+    scale: Float[Array, "N d"] = positive()
+    lower: Float[Array, "N k"] | None = real()
+
+    def __init__(self, mean: Any, scale: Any = 1.0, full: bool = False):
+        mean = as_float_array(mean)
+        if mean.ndim != 2:
+            raise ValueError(f"mean must be [N, d], one row for each datum, got shape {list(mean.shape)}.")
+        self.mean = mean
+        self.scale = jnp.broadcast_to(jnp.asarray(scale, mean.dtype), mean.shape)
+        self.lower = jnp.zeros((mean.shape[0], _num_lower(mean.shape[1])), mean.dtype) if full else None
+
+    @property
+    def sees(self) -> tuple[str, ...]:
+        return ("index",)
+
+    def __call__(self, x, data, dim):
+        N = self.mean.shape[0]
+        if not isinstance(data.index, jax.core.Tracer) and not 0 <= int(data.index.min()) <= int(data.index.max()) < N:
+            raise ValueError(
+                f"Data.index goes up to {int(data.index.max())} but the encoder has Gaussians for {N} data; "
+                "number the data of all batches from 0 as in the encoder."
+            )
+        lower = None if self.lower is None else self.lower[data.index][:, None]
+        return self.mean[data.index][:, None], _root(self.scale[data.index][:, None], lower)
+
+    def check(self, dim):
+        if self.mean.shape[1] != dim:
+            raise ValueError(
+                f"the encoder's Gaussians have {self.mean.shape[1]} dimensions but the latent variable has {dim}."
+            )
+
+
+class Amortised(AbstractEncoder):
+    """q(h | x, y) by a network of one vector, the concatenation of what it `sees`.
+
+    The network gives 2d numbers (mean, and standard deviations through a softplus), or d + d(d+1)/2 (mean, standard
+    deviations, and the strictly lower triangle of the root of a full covariance). `sees` is ("x", "y", "mask") by
+    default, where missing labels are 0 in y and in mask; ("x",) makes q(h | x), which also serves predictions
+    (eq:pred_lv_iid_alt); "input" is the layer's own input, other than x in inner layers.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import inducing as ig
+    >>> encoder = ig.layers.Amortised.mlp(jax.random.key(0), dim=1, x=2, y=1)
+    >>> mean, root = encoder(jnp.zeros((3, 1, 2)), ig.Data(jnp.zeros((3, 2)), jnp.zeros(3)), 1)
+    >>> mean.shape, root.shape
+    ((3, 1, 1), (3, 1, 1))
+    """
+
+    network: Any
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, network: Any, sees: tuple[str, ...] = ("x", "y", "mask")):
+        sees = (sees,) if isinstance(sees, str) else tuple(sees)
+        if not sees or not set(sees) <= {"x", "y", "mask", "input"}:
+            raise ValueError(f'sees must name some of "x", "y", "mask" and "input", got {sees}.')
+        if not callable(network):
+            raise TypeError(f"network must be a function or an Equinox module of one vector, got {network!r}.")
+        self.network = network
+        self.names = sees
+
+    @staticmethod
+    def mlp(
+        key: Array,
+        dim: int,
+        *,
+        x: int = 0,
+        y: int = 0,
+        hidden: tuple[int, int] = (20, 2),
+        full: bool = False,
+        activation: Any = jnp.tanh,
+    ) -> "Amortised":
+        """An encoder by a perceptron with `hidden` = (width, depth), of x (so many columns), y, or both.
+
+        >>> import jax
+        >>> import inducing as ig
+        >>> ig.layers.Amortised.mlp(jax.random.key(0), dim=2, y=12).sees
+        ('y', 'mask')
+        """
+        if x + y == 0:
+            raise ValueError("say how many columns the encoder sees: x=…, y=…, or both.")
+        out = dim + dim + (_num_lower(dim) if full else 0)
+        sees = (("x",) if x else ()) + (("y", "mask") if y else ())
+        return Amortised(eqx.nn.MLP(x + 2 * y, out, hidden[0], hidden[1], activation, key=key), sees)
+
+    @property
+    def sees(self) -> tuple[str, ...]:
+        return self.names
+
+    def __call__(self, x, data, dim):
+        parts = [self._part(name, x, data) for name in self.names]
+        R = max(p.shape[1] for p in parts)
+        v = jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], R, p.shape[2])) for p in parts], axis=-1)
+        out = jax.vmap(jax.vmap(self.network))(v)
+        if out.shape[-1] not in (2 * dim, 2 * dim + _num_lower(dim)):
+            raise ValueError(
+                f"the encoder's network gives {out.shape[-1]} numbers; a latent variable of {dim} dimensions needs "
+                f"{2 * dim} (diagonal covariance) or {2 * dim + _num_lower(dim)} (full)."
+            )
+        mean, raw, lower = out[..., :dim], out[..., dim : 2 * dim], out[..., 2 * dim :]
+        return mean, _root(jax.nn.softplus(raw), lower if lower.shape[-1] else None)
+
+    def _part(self, name: str, x: Array, data: Data) -> Array:
+        if name == "input":
+            return x
+        if name == "x":
+            if data.x is None:
+                raise ValueError('the encoder sees "x" but the data have no inputs; let it see ("y", "mask").')
+            return data.x[:, None]
+        if data.y is None or data.mask is None:
+            raise ValueError(
+                'the encoder sees "y", which a prediction does not have: there latent variables come from their prior. '
+                'An encoder with sees=("x",) can be used for predictions too.'
+            )
+        return jnp.where(data.mask, data.y, 0.0)[:, None] if name == "y" else data.mask.astype(data.y.dtype)[:, None]
+
+    def check(self, dim):
+        pass  # the network's output is checked when it is first computed
+
+
+def _num_lower(dim: int) -> int:
+    return dim * (dim - 1) // 2
+
+
+def _root(scale: Float[Array, "... d"], lower: Float[Array, "... k"] | None) -> Array:
+    """The standard deviations [..., d] as they are, or diag(scale) + strictly lower triangle [..., d, d]."""
+    if lower is None or lower.shape[-1] == 0:
+        return scale
+    d = scale.shape[-1]
+    rows, columns = jnp.tril_indices(d, -1)
+    root = scale[..., None] * jnp.eye(d, dtype=scale.dtype).reshape((1,) * (scale.ndim - 1) + (d, d))
+    return root.at[..., rows, columns].set(lower)

@@ -1,0 +1,166 @@
+"""Latent variables h_n of single data (sections 3.3, 4.2 and 4.5)."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data import Data
+from ..parameters import as_float_array, dtype_of, positive, real
+from .base import AbstractLayer, refuse_terminal
+from .encoders import AbstractEncoder
+
+
+class Sample(NamedTuple):
+    """Replicates of h, their log p(h)/q(h), and KL(q(h_n) ‖ p(h_n)) (0 where h came from the prior)."""
+
+    h: Float[Array, "N R d"]
+    log_ratio: Float[Array, "N R"]
+    kl: Float[Array, "N #R"]
+
+
+class LatentVariable(AbstractLayer):
+    """Appends a latent variable h_n ~ p(h) of each datum to its input: x ↦ [x, h] (eq:elbo_lv_iid, eq:ugly_log).
+
+        p(h) = N(mean, diag(scale²)),    q(h_n) = encoder
+
+    p(h) is standard normal unless `mean` or `scale` ([d], trained) are given. Without an encoder q = p. The
+    log-weight is −KL(q(h_n) ‖ p(h_n)) for one replicate and log p(h)/q(h) of the sample for several. In predictions
+    h comes from p(h), or from q(h | x) if the encoder sees only x.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import inducing as ig
+    >>> layer = ig.LatentVariable(2, ig.layers.PerDatum(jnp.zeros((3, 2)), scale=0.1))
+    >>> data = ig.Data([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    >>> y, log_weight = layer.propagate(data.x[:, None], jax.random.key(0), data, replicates=4)
+    >>> y.shape, log_weight.shape
+    ((3, 4, 3), (3, 4))
+    """
+
+    encoder: AbstractEncoder | None
+    mean: Float[Array, " d"] | None = real()
+    scale: Float[Array, " d"] | None = positive()
+    dim: int = eqx.field(static=True)
+
+    @property
+    def random(self) -> bool:
+        return True
+
+    @property
+    def terminal(self) -> bool:
+        return False
+
+    def __init__(self, dim: int, encoder: AbstractEncoder | None = None, mean: Any = None, scale: Any = None):
+        if not isinstance(dim, int) or dim < 1:
+            raise ValueError(f"dim must be a positive number of dimensions, got {dim!r}.")
+        if encoder is not None and not isinstance(encoder, AbstractEncoder):
+            raise TypeError(
+                f"encoder must be ig.layers.PerDatum(...), ig.layers.Amortised(...) or None, "
+                f"got {type(encoder).__name__}."
+            )
+        if encoder is not None:
+            encoder.check(dim)
+        self.dim = dim
+        self.encoder = encoder
+        for name, value in (("mean", mean), ("scale", scale)):
+            value = as_float_array(value)
+            if value is not None and value.shape not in ((), (dim,)):
+                raise ValueError(f"{name} has shape {list(value.shape)} but the latent variable has {dim} dimensions.")
+            setattr(self, name, None if value is None else jnp.broadcast_to(value, (dim,)))
+
+    def sample(
+        self, x: Float[Array, "N R0 D"], key: Array, data: Data, replicates: int, shift: Array | None = None
+    ) -> Sample:
+        """h for so many replicates of each datum (as many as x has, if it has several), moved by `shift` [N, R, d]."""
+        N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
+        noise = jax.random.normal(key, (N, R, self.dim), x.dtype)
+        prior_mean, prior_scale = self._prior(x.dtype)
+        q = None if self.encoder is None or (data.y is None and not self._predicts()) else self._posterior(x, data)
+        if q is None:
+            return Sample(prior_mean + prior_scale * noise, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
+        mean, root = q
+        diagonal = root.ndim == 3
+        h = mean + (root * noise if diagonal else jnp.einsum("nrij,nrj->nri", *_same(root, noise)))
+        h = h if shift is None else h + shift
+        if data.y is None:
+            return Sample(h, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
+        whitened = (h - prior_mean) / prior_scale
+        scales = root if diagonal else jnp.diagonal(root, axis1=-2, axis2=-1)
+        log_det = jnp.sum(jnp.log(scales) - jnp.log(prior_scale), axis=-1)
+        log_ratio = 0.5 * jnp.sum(self._noise(h, mean, root) ** 2 - whitened**2, axis=-1) + log_det
+        relative = root / (prior_scale if diagonal else prior_scale[..., None])
+        trace = jnp.sum(relative**2, axis=-1 if diagonal else (-2, -1))
+        kl = 0.5 * (trace + jnp.sum(((mean - prior_mean) / prior_scale) ** 2, axis=-1) - self.dim) - log_det
+        return Sample(h, log_ratio, kl)
+
+    def _noise(self, h: Array, mean: Array, root: Array) -> Array:
+        """root⁻¹ (h − mean): the noise again, but as a function of h, so that derivatives of log q(h) are right."""
+        if root.ndim == 3:
+            return (h - mean) / root
+        root, difference = _same(root, h - mean)
+        return jax.scipy.linalg.solve_triangular(root, difference[..., None], lower=True)[..., 0]
+
+    def _prior(self, dtype: Any) -> tuple[Array, Array]:
+        """Mean and scale as [1, 1, d]."""
+        mean = jnp.zeros(self.dim, dtype) if self.mean is None else self.mean
+        scale = jnp.ones(self.dim, dtype) if self.scale is None else self.scale
+        return mean[None, None], scale[None, None]
+
+    def _predicts(self) -> bool:
+        return self.encoder is not None and not {"y", "mask", "index"} & set(self.encoder.sees)
+
+    def _posterior(self, x: Array, data: Data) -> tuple[Array, Array]:
+        assert self.encoder is not None
+        mean, root = self.encoder(x, data, self.dim)
+        if mean.shape[0] != x.shape[0]:  # x is [1, N, D], drawn jointly: the rows of the data are its replicates
+            mean, root = jnp.swapaxes(mean, 0, 1), jnp.swapaxes(root, 0, 1)
+        return mean, root
+
+    def propagate(self, x, key, data, replicates):
+        s = self.sample(x, key, data, replicates)
+        return append(x, s.h), s.log_ratio if s.h.shape[1] > 1 else -s.kl
+
+    def cache(self) -> None:
+        return None
+
+    def moments(self, x, correlated=False, cache=None):
+        refuse_terminal(self)
+
+    def joint(self, X, cache=None):
+        refuse_terminal(self)
+
+    def kl(self):
+        return jnp.zeros((), dtype_of(self))
+
+    def draw(self, key, num, dim):
+        """One h for all inputs (for an encoder of x, one noise vector), so that a function of x is drawn."""
+
+        def f(X: Array) -> Array:
+            # one datum whose replicates are the inputs; the same noise for each of them
+            x, data = X[:, None], Data(X)
+            return jax.vmap(lambda x, d: self.propagate(x[None], key, d, 1)[0][0, 0])(x, _rows(data))
+
+        return f
+
+    def width(self, inputs):
+        return None if inputs is None else inputs + self.dim
+
+
+def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, "N R D+d"]:
+    """[x, h], where x may have one replicate only."""
+    return jnp.concatenate([jnp.broadcast_to(x, (*h.shape[:2], x.shape[2])), h], axis=-1)
+
+
+def _same(root: Array, vector: Array) -> tuple[Array, Array]:
+    """A root [N, R1, d, d] and a vector [N, R2, d] with the same axes before the last ones."""
+    shape = np.broadcast_shapes(root.shape[:2], vector.shape[:2])
+    d = vector.shape[-1]
+    return jnp.broadcast_to(root, (*shape, d, d)), jnp.broadcast_to(vector, (*shape, d))
+
+
+def _rows(data: Data) -> Data:
+    """Each row as data of its own, stacked."""
+    return jax.tree.map(lambda a: a[:, None], data)
