@@ -13,13 +13,17 @@ from .collapsed import collapse as collapse
 from .collapsed import collapsed_elbo as collapsed_elbo
 from .collapsed import log_evidence as log_evidence
 from .data import Data as Data
+from .layers import BayesianDense as BayesianDense
+from .layers import LatentVariable as LatentVariable
 from .layers import SparseGP as SparseGP
 from .model import Model as Model
 from .objectives import elbo as elbo
+from .objectives import iw_elbo_global as iw_elbo_global
 from .parameters import Module as Module
 from .priors import GP as GP
 from .training import FitResult as FitResult
 from .training import fit as fit
+from .training import initialise as initialise
 from .training import natural_gradient_step as natural_gradient_step
 
 __version__ = _version("inducing")
