@@ -57,8 +57,8 @@ def _check_outputs(model: Any, num_outputs: int) -> None:
     given = layer.prior.num_outputs if isinstance(layer, SparseGP) else needed
     if needed != given:
         raise ValueError(
-            f"y has {num_outputs} columns, for which {type(model.likelihood).__name__} needs {needed} latent functions, "
-            f"but the last layer gives {given}; change y, the likelihood or the prior."
+            f"y has {num_outputs} columns, for which {type(model.likelihood).__name__} needs {needed} latent "
+            f"functions, but the last layer gives {given}; change y, the likelihood or the prior."
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,30 +13,30 @@ import optax
 from jaxtyping import Array
 
 from ..checks import check_model_and_data
-from ..collapsed import collapsed_elbo, log_evidence
+from ..collapsed import collapse
 from ..data import Data, as_data
-from ..layers import qu
 from ..layers.sparse_gp import SparseGP
-from ..likelihoods.gaussian import Gaussian
 from ..model import Model
 from ..objectives import elbo
-from ..parameters import Partition, check, dtype_of, partition
+from ..parameters import POSITIVE, Partition, check, dtype_of, partition
 from ..runtime import jit, limited_threads
+from .choice import Plan, make_plan
+from .lbfgs import Whole, maximise
 from .monitor import History, Monitor
-from .problem import Objective, Problem, make_problem
+from .problem import Objective, make_problem
+from .scales import automatic_scales
 from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
 
-METHODS = ("auto", "adam", "natgrad", "natgrad-all", "lbfgs", "collapsed")
-BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
 STREAK = 100  # so many failed steps in a row end a fit
-AFFORDABLE = 4e9  # N·M² up to which the collapsed bound and its gradient take less than about a second
+LOOKS = 100  # how often in a run the parameters are judged
+SPREAD = 0.7  # of the logarithms of positive parameters between starts
 
 
 class FitResult(NamedTuple):
     """What `ig.fit` returns: the trained `model`, the `history` of the bound, and a `message` on what happened.
 
-    `bound` is the score of the model that is returned: its objective, smoothed over minibatches, or held out.
+    `method` is what was used, `bound` the score of the model: its objective, smoothed if that is noisy, or held out.
     """
 
     model: Any
@@ -53,6 +54,15 @@ class _Outcome(NamedTuple):
     failures: int
 
 
+class _Watch(NamedTuple):
+    """What the user asked to see while it runs."""
+
+    progress: bool
+    callback: Callable | None
+    held_out: Callable | None
+    patience: int | None
+
+
 def fit(
     model: Model,
     data: Any,
@@ -66,7 +76,7 @@ def fit(
     gamma: float | None = None,
     freeze: Callable[[Any], Any] | None = None,
     clamp: int = 0,
-    log_prior: Callable[[Any], Array] | None = None,
+    log_prior: Callable[[Any], Any] | None = None,
     initialise: bool = True,
     starts: int = 1,
     held_out: Any = None,
@@ -75,7 +85,41 @@ def fit(
     progress: bool = True,
     key: Array | None = None,
 ) -> FitResult:
-    """Train.
+    """Train `model` on `data`, (X, y) or `ig.Data`, by raising `objective`; the model that is passed stays as it is.
+
+    **Method.** `"adam"`: gradient steps for everything. `"natgrad"`: natural-gradient steps for q(u) of the last
+    SparseGP layer (`"natgrad-all"`: of all of them) and gradient steps for the rest. `"collapsed"`: L-BFGS on the
+    collapsed bound, for one SparseGP layer with Gaussian noise; q(u) is set to its optimum at the end. `"lbfgs"`:
+    L-BFGS on any objective without noise. `"auto"` takes the collapsed bound where it exists and is affordable, L-BFGS
+    for objectives of all data at once (`ig.log_evidence`), else natural gradients, else Adam, and says so in
+    `result.message`.
+
+    **Objective.** Any function of (model, data) to be maximised; it is also given `key` and `num_data` if it
+    accepts them, as `ig.elbo` does: `partial(ig.elbo, beta=0.5)`, `partial(ig.elbo, importance=10)`. One that does
+    not take `num_data` sees all data at every step. `ig.collapsed_elbo` and `ig.log_evidence` do not look at q(u); it
+    is set to its optimum at the end. `log_prior(model)` is added to the objective: a log density of the natural values
+    of parameters with respect to the Lebesgue measure on these values, so the result is the maximum a posteriori of
+    the natural values (no Jacobian of the unconstraining maps is added).
+
+    **Steps.** `steps` gradient steps (by default 2000 with natural gradients, 5000 without) or L-BFGS iterations (1000)
+    on minibatches of `batch_size` rows (by default 1024, or all data up to 2048), drawn without replacement in every
+    epoch. `optimiser` is any Optax transformation, by default Adam with `learning_rate`. Positive parameters move in
+    their logarithm, inducing inputs in units of their spread. `gamma` is the length of natural-gradient steps: by
+    default 1 for Gaussian noise and all data, else 0.1, approached over the first 10 steps.
+
+    **What moves.** `freeze` names parts that stay: `lambda m: m.layers[0].features`, or a tuple of parts. `clamp` is
+    the schedule of section 4.1: for so many steps only variational parameters (q and inducing features) move, while
+    generative ones (priors and likelihood) are clamped; then all move together.
+
+    **Start.** With `initialise`, a model whose q(u) is still the prior has its scales set from the data
+    (`ig.initialise.scales`), where parameters hold their default values or are off by a factor of a thousand: labels of
+    size 1e-12 or 1e12 need no care. Other values are kept. `starts` > 1 also runs from randomly perturbed positive
+    parameters and keeps the best.
+
+    **Watching.** `held_out` data, or else the (smoothed) bound, decide which parameters were best; these are returned,
+    also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called now and
+    then with `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. A step that gives
+    NaN or infinity is skipped and counted. The same `key` gives the same result.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -85,26 +129,138 @@ def fit(
     >>> result.method
     'collapsed'
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be an ig.Model, got {type(model).__name__}.")
     data = as_data(data, dtype_of(model))
     check(model)
     check_model_and_data(model, data)
-    target = Objective(objective, log_prior)
-    method = "adam"
-    loop, pace = _stochastic(
-        model, data, target, method, partition(model, freeze), batch_size, optimiser, learning_rate, gamma
-    )
+    _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, len(data))
+    held = None if held_out is None else _checked_held_out(model, held_out)
+    key = jax.random.key(0) if key is None else key
+
+    parts = partition(model, freeze)
+    rescaled = False
+    if initialise:
+        trained = {id(leaf) for leaf, (free, _) in zip(jax.tree.leaves(model), parts.slots, strict=True) if free}
+        model, rescaled = automatic_scales(model, data, lambda leaf: id(leaf) in trained)
+        parts = partition(model, freeze)
+    plan = make_plan(model, data, parts, objective, log_prior, method, batch_size, optimiser, gamma)
+    if plan.optimal_q:
+        parts = partition(model, lambda m: (freeze(m) if freeze else (), m.layers[0].mean, m.layers[0].root))
+    watch = _Watch(progress, callback, None, patience)
+    steps = plan.default_steps if steps is None else steps
+
+    outcomes: list[_Outcome] = []
     with limited_threads():
-        outcome = _run_steps(
-            loop,
-            pace,
-            1000 if steps is None else steps,
-            key if key is not None else jax.random.key(0),
-            progress,
-            callback,
-            None,
-            patience,
-        )
-    return FitResult(outcome.model, outcome.history, outcome.reason, method, outcome.bound)
+        for start in range(starts):
+            start_key = jax.random.fold_in(key, start)
+            begin = parts if start == 0 else _perturbed(parts, start_key)
+            outcomes.append(
+                _run(plan, begin, data, held, watch, steps, start_key, _adam_or(optimiser, learning_rate), clamp)
+            )
+            if outcomes[-1].reason == "interrupted":
+                break
+        best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
+        trained_model = best.model
+        if plan.optimal_q:
+            trained_model = jax.block_until_ready(_compiled(collapse)(trained_model, data))
+        message = _message(plan, best, outcomes, data, trained_model, rescaled)
+    return FitResult(trained_model, best.history, message, plan.method, best.bound)
+
+
+def _run(plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Watch, steps, key, optimiser, clamp):
+    model = parts.model()
+    problem = make_problem(model, parts, data)
+    if held is not None:
+        score = Objective(plan.objective.fn)
+
+        def held_out(free):
+            return float(_compiled(_held_out_score)(problem, free, score, data, held, key, plan.optimal_q))
+
+        watch = watch._replace(held_out=held_out)
+    if not parts.free:
+        history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
+        return _Outcome(model, history, np.nan, "nothing to train", 0)
+    if plan.method in ("lbfgs", "collapsed"):
+        return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
+    where = problem.positions()
+    natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
+    loop = Loop(problem, data, plan.objective, optimiser, natural, plan.batch_size)
+    pace = _pace(plan, parts, where, model, clamp)
+    return _walk(loop, pace, steps, key, watch, plan)
+
+
+def _held_out_score(problem, free, score, data, held, key, optimal_q):
+    model = problem.model(free)
+    if optimal_q:
+        return elbo(collapse(model, data), held, num_data=len(data))
+    return score(model, held, key, len(data))
+
+
+def _climb(whole: Whole, steps: int, key: Array, watch: _Watch, label: str) -> _Outcome:
+    """L-BFGS."""
+    monitor = Monitor(whole.problem.model, steps, label=label, window=1.0, **watch._asdict())
+    failures = 0
+    try:
+        reason, failures = maximise(whole, steps, monitor, key)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    finally:
+        history = monitor.close()
+    best = whole.problem.free if monitor.best is None else monitor.best
+    return _Outcome(_compiled(_build)(whole.problem, best), history, monitor.best_score, reason, failures)
+
+
+def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: Plan) -> _Outcome:
+    """Gradient steps. The parameters are judged at steps that depend on nothing but `steps`: same key, same result."""
+    advance = compiled_steps()
+    state = initial_state(loop, key)
+    epoch = len(loop.data) / (loop.batch_size or len(loop.data))
+    window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
+    monitor = Monitor(loop.problem.model, steps, label=plan.method, window=window, **watch._asdict())
+    look = max(1, min(100, steps // LOOKS))
+    reason, n, failures = "all steps done", 1, 0
+    try:
+        while monitor.step < steps:
+            until_look = look - monitor.step % look
+            n = max(1, min(n, until_look, steps - monitor.step, CHUNK))
+            began = time.perf_counter()
+            new, values = jax.block_until_ready(advance(loop, pace, state, jnp.asarray(n, jnp.int32)))
+            elapsed = time.perf_counter() - began
+            values = np.asarray(values[:n], float)
+            stop = None
+            if not plan.noisy and monitor.step % look == 0:  # the value before the first step is that of `state`
+                stop = monitor.judge(state.free, float(values[0]))
+            first = monitor.step == 0
+            monitor.record(values)
+            state, failures = new, int(new.failures)
+            if plan.noisy and (monitor.step % look == 0 or monitor.step == steps):
+                stop = monitor.judge(state.free)
+            if int(state.streak) >= STREAK:
+                stop = f"the last {int(state.streak)} steps were NaN or infinite"
+            if stop:
+                reason = stop
+                break
+            n = look if first else int(n * SECONDS / max(elapsed, 1e-6))
+        else:
+            if not plan.noisy:
+                _, values = advance(loop, pace, state, jnp.asarray(1, jnp.int32))
+                monitor.judge(state.free, float(values[0]))
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    finally:
+        history = monitor.close()
+    best = state.free if monitor.best is None else monitor.best
+    return _Outcome(_compiled(_build)(loop.problem, best), history, monitor.best_score, reason, failures)
+
+
+@cache
+def _compiled(fn: Callable) -> Callable:
+    return jit(fn)
+
+
+def _build(problem, free):
+    return problem.model(free)
 
 
 @cache
@@ -112,65 +268,77 @@ def _adam(learning_rate: float) -> optax.GradientTransformation:
     return optax.adam(learning_rate)
 
 
-def _stochastic(
-    model, data, target, method, parts: Partition, batch_size, optimiser, learning_rate, gamma
-) -> tuple[Loop, Pace]:
-    problem = make_problem(model, parts, data)
-    if batch_size is None and target.takes_num_data and len(data) > 2 * BATCH:
-        batch_size = BATCH
-    loop = Loop(
-        problem,
-        data,
-        target,
-        _adam(learning_rate) if optimiser is None else optimiser,
-        (),
-        None if batch_size == len(data) else batch_size,
-    )
+def _adam_or(optimiser: optax.GradientTransformation | None, learning_rate: float) -> optax.GradientTransformation:
+    return _adam(float(learning_rate)) if optimiser is None else optimiser
+
+
+def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int) -> Pace:
+    generative = set(jax.tree.leaves([where.likelihood, *(getattr(layer, "prior", None) for layer in where.layers)]))
+    active = tuple(i not in generative for i in range(len(parts.free)))
     dtype = dtype_of(model)
-    number = lambda v: jnp.asarray(v, dtype)
-    pace = Pace(number(0.1), number(0.1), number(1.0), jnp.asarray(0, jnp.int32), (True,) * len(parts.free))
-    return loop, pace
+    ramp = 10.0 if plan.gamma < 1.0 else 1e-3
+    start = 0.01 * plan.gamma if plan.gamma < 1.0 else plan.gamma
+    numbers = (jnp.asarray(v, dtype) for v in (start, plan.gamma, ramp))
+    return Pace(*numbers, jnp.asarray(clamp, jnp.int32), active if clamp else (True,) * len(active))
 
 
-def _run_steps(loop: Loop, pace: Pace, steps: int, key: Array, progress, callback, held_out, patience) -> _Outcome:
-    advance = compiled_steps()
-    state = initial_state(loop, key)
-    noisy = loop.batch_size is not None
-    epoch = len(loop.data) // loop.batch_size if noisy else 1
-    monitor = Monitor(
-        loop.problem.model,
-        steps,
-        progress=progress,
-        label="fit",
-        callback=callback,
-        held_out=held_out,
-        patience=patience,
-        window=max(50.0, min(epoch, 500.0)) if noisy else 1.0,
-    )
-    reason, n, failures = "all steps done", 1, 0
+def _perturbed(parts: Partition, key: Array) -> Partition:
+    keys = jax.random.split(key, len(parts.free))
+    free = [
+        f + SPREAD * jax.random.normal(k, f.shape, f.dtype) if c is POSITIVE else f
+        for f, c, k in zip(parts.free, parts.constraints, keys, strict=True)
+    ]
+    return Partition(free, parts.rest, parts.treedef, parts.slots, parts.constraints)
+
+
+@eqx.filter_jit
+def _jitter_used(layers: Any) -> Array:
+    used = [jnp.max(layer.Kuu().relative_jitter) for layer in layers]
+    return jnp.max(jnp.stack(used))
+
+
+def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, model: Any, rescaled: bool) -> str:
+    says = [f"{plan.method} ({plan.why})"]
+    rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
+    says.append(f"{len(best.history.bound)} steps on {rows}: {best.reason}")
+    says.append(f"bound {best.bound:.6g}")
+    if len(outcomes) > 1:
+        says.append(f"best of {len(outcomes)} starts, which reached {', '.join(f'{o.bound:.6g}' for o in outcomes)}")
+    if rescaled:
+        says.append("starting scales set from the data")
+    if best.failures:
+        says.append(f"{best.failures} steps were NaN or infinite and skipped")
+    if data.num_missing:
+        says.append(f"{data.num_missing} missing labels")
+    layers = [layer for layer in model.layers if isinstance(layer, SparseGP)]
+    if layers:
+        says.append(f"largest relative jitter {float(_jitter_used(layers)):.0e}")
+    return "; ".join(says) + "."
+
+
+def _checked_held_out(model: Model, held_out: Any) -> Data:
+    held = as_data(held_out, dtype_of(model))
     try:
-        while monitor.step < steps:
-            n = int(min(n, steps - monitor.step, CHUNK))
-            began = time.perf_counter()
-            new, history = jax.block_until_ready(advance(loop, pace, state, jnp.asarray(n, jnp.int32)))
-            elapsed = time.perf_counter() - began
-            values = np.asarray(history[:n], float)
-            first = monitor.step == 0
-            stop = None if noisy else monitor.judge(state.free, values[0])
-            monitor.record(values)
-            state, failures = new, int(new.failures)
-            if noisy:
-                stop = monitor.judge(state.free)
-            if int(state.streak) >= STREAK:
-                stop = f"{int(state.streak)} steps in a row were NaN or infinite"
-            if stop:
-                reason = stop
-                break
-            n = 8 if first else max(1, min(8 * n, int(n * SECONDS / max(elapsed, 1e-6))))
-        if not noisy:
-            _, history = advance(loop, pace, state, jnp.asarray(1, jnp.int32))
-            monitor.judge(state.free, float(history[0]))
-    except KeyboardInterrupt:
-        reason = "interrupted"
-    best = state.free if monitor.best is None else monitor.best
-    return _Outcome(jit(loop.problem.model)(best), monitor.close(), monitor.best_score, reason, failures)
+        check_model_and_data(model, held)
+    except ValueError as error:
+        raise ValueError(f"held_out: {error}") from error
+    return held
+
+
+def _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, N) -> None:
+    def whole(name, value, least, most=None):
+        if value is None:
+            return
+        if isinstance(value, bool) or int(value) != value or value < least or (most is not None and value > most):
+            bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
+            raise ValueError(f"{name} must be a whole number, {bounds}; got {value}.")
+
+    whole("steps", steps, 0)
+    whole("batch_size", batch_size, 1, N)
+    whole("clamp", clamp, 0)
+    whole("starts", starts, 1)
+    whole("patience", patience, 1)
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate must be greater than 0, got {learning_rate}.")
+    if gamma is not None and not 0 < gamma <= 1:
+        raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma}.")

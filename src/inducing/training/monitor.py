@@ -55,7 +55,6 @@ class Monitor:
         self.smoothed = np.nan
         self.best_score, self.best, self.best_step = -np.inf, None, 0
         self.started = time.perf_counter()
-        self.spent_on_held_out, self.last_held_out = 0.0, -np.inf
         self.bar = _bar(total, label) if progress else None
 
     def record(self, values: np.ndarray) -> None:
@@ -79,12 +78,7 @@ class Monitor:
         """
         score = self.smoothed if score is None else score
         if self.held_out is not None:
-            now = time.perf_counter()
-            if now - self.last_held_out < 4.0 * self.spent_on_held_out:
-                return None
             score = self.held_out(parameters)
-            self.last_held_out = time.perf_counter()
-            self.spent_on_held_out = self.last_held_out - now
         if np.isfinite(score) and score > self.best_score:
             self.best_score, self.best, self.best_step = float(score), parameters, self.step
         if self.callback is not None:

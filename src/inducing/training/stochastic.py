@@ -52,7 +52,7 @@ class State(eqx.Module):
 
 
 class Pace(eqx.Module):
-    """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; while step < clamp only `active` arrays move."""
+    """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; till step `clamp` only `active` move."""
 
     gamma_start: Float[Array, ""]
     gamma: Float[Array, ""]

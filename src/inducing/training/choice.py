@@ -1,0 +1,140 @@
+"""How to train: what the user asked for, or what suits the model and the data."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..collapsed import collapsed_elbo, log_evidence
+from ..data import Data
+from ..layers import qu
+from ..layers.sparse_gp import SparseGP
+from ..likelihoods.gaussian import Gaussian
+from ..objectives import elbo
+from ..parameters import Partition
+from .problem import Objective, Problem
+
+METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
+BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
+AFFORDABLE = 4e9  # N·M² up to which the collapsed bound and its gradient take less than about half a second
+STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
+
+
+class Plan(NamedTuple):
+    """A method with all that it needs. `natural` are the layers whose q(u) takes natural-gradient steps.
+
+    `optimal_q` says that the objective does not look at q(u), which is set to its optimum at the end; `noisy` that
+    the objective comes from minibatches or samples; `why` is for the message.
+    """
+
+    method: str
+    why: str
+    objective: Objective
+    natural: tuple[int, ...]
+    batch_size: int | None
+    gamma: float
+    optimal_q: bool
+    noisy: bool
+
+    @property
+    def default_steps(self) -> int:
+        """How many steps are taken if nobody says."""
+        return STEPS[self.method]
+
+
+def make_plan(
+    model: Any,
+    data: Data,
+    parts: Partition,
+    objective: Callable,
+    log_prior: Callable | None,
+    method: str,
+    batch_size: int | None,
+    optimiser: Any,
+    gamma: float | None,
+) -> Plan:
+    """Choose, and refuse what cannot be."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
+    target = Objective(objective, log_prior)
+    minibatches = batch_size is not None and batch_size < len(data)
+    if minibatches and not target.takes_num_data:
+        raise ValueError(
+            "this objective takes no num_data, so it needs all data at once; leave batch_size out, or write "
+            "objective(model, data, num_data) that scales a minibatch up."
+        )
+    q = _trained_q(model, parts)
+    samples = target.takes_key and (model.is_stochastic or _base(objective) is not elbo)
+    why = "as asked"
+    if method == "auto":
+        method, why = _choose(model, data, target, q, samples, minibatches or optimiser is not None)
+    if method == "collapsed":
+        _check_collapsed(model, objective, q, minibatches or optimiser is not None)
+        target = Objective(collapsed_elbo, log_prior)
+    optimal_q = target.fn in (collapsed_elbo, log_evidence)
+    if method == "lbfgs" and (samples or minibatches):
+        raise ValueError("method='lbfgs' needs an objective without noise: no minibatches, no sampling; use 'adam'.")
+    natural: tuple[int, ...] = ()
+    if method.startswith("natgrad"):
+        natural = q if method == "natgrad-all" else q[-1:]
+        if not natural or optimal_q:
+            raise ValueError(
+                f"method={method!r} needs a SparseGP layer whose mean and root the objective trains; use 'adam'."
+            )
+    whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
+    if not whole and batch_size is None and len(data) > 2 * BATCH:
+        batch_size, minibatches = BATCH, True
+    conjugate = len(model.layers) == 1 and isinstance(model.likelihood, Gaussian) and objective is elbo
+    gamma = gamma if gamma is not None else (1.0 if conjugate and not minibatches else 0.1)
+    size = batch_size if minibatches else None
+    return Plan(method, why, target, natural, size, float(gamma), optimal_q, samples or minibatches)
+
+
+def _base(objective: Callable) -> Callable:
+    return getattr(objective, "func", objective)
+
+
+def _trained_q(model: Any, parts: Partition) -> tuple[int, ...]:
+    """The layers whose q(u) trains, mean and root."""
+    where = Problem(parts, [None] * len(parts.free)).positions()
+    return tuple(
+        i
+        for i, layer in enumerate(model.layers)
+        if isinstance(layer, SparseGP) and where.layers[i].mean is not None and where.layers[i].root is not None
+    )
+
+
+def _is_conjugate(model: Any) -> bool:
+    return len(model.layers) == 1 and isinstance(model.layers[0], SparseGP) and isinstance(model.likelihood, Gaussian)
+
+
+def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, stepwise: bool) -> tuple[str, str]:
+    if target.fn is collapsed_elbo and not stepwise:
+        return "collapsed", "the objective is the collapsed bound"
+    if not target.takes_num_data and not stepwise:
+        return (
+            ("adam", "the objective samples") if samples else ("lbfgs", "the objective is of all data and has no noise")
+        )
+    if target.fn is elbo and _is_conjugate(model) and q and not stepwise and not qu.is_diagonal(model.layers[0].root):
+        layer = model.layers[0]
+        L, M = layer.prior.num_latents, layer.num_features
+        cost = len(data) * M**2 * (L if layer.prior.mixing is None else L**2)
+        if cost <= AFFORDABLE:
+            return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
+    if q and target.fn not in (collapsed_elbo, log_evidence):
+        return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
+    return "adam", "gradient steps for all parameters"
+
+
+def _check_collapsed(model: Any, objective: Callable, q: tuple, stepwise: bool) -> None:
+    if not _is_conjugate(model):
+        kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
+        raise ValueError(
+            f"method='collapsed' is for one SparseGP layer with Gaussian noise, not ({kinds}); use 'natgrad'."
+        )
+    if objective not in (elbo, collapsed_elbo):
+        raise ValueError("method='collapsed' maximises ig.collapsed_elbo; leave objective out, or use another method.")
+    if not q:
+        raise ValueError("method='collapsed' sets q(u) to its optimum, but freeze holds it; use 'adam'.")
+    if stepwise:
+        raise ValueError(
+            "method='collapsed' is L-BFGS on all data; leave batch_size and optimiser out, or use 'natgrad'."
+        )

@@ -1,0 +1,139 @@
+"""Starting values: inducing inputs and scales from data."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data import as_inputs
+from ..kernels.base import AbstractKernel
+from .scales import scales as scales
+
+ROWS = 20_000  # k-means looks at so many rows at most
+
+
+def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
+    """M distinct rows of X, at random. Where X has fewer distinct rows, all of them.
+
+    >>> import inducing as ig
+    >>> ig.initialise.random_subset([0.0, 1.0, 2.0, 3.0], 2).shape
+    (2, 1)
+    """
+    X = as_inputs(X)
+    M = _checked_size(M)
+    rows = np.asarray(X)
+    order = _generator(key).permutation(len(rows))
+    kept: dict[bytes, int] = {}
+    for i in order:
+        kept.setdefault(rows[i].tobytes(), int(i))
+        if len(kept) == M:
+            break
+    return X[jnp.asarray(list(kept.values()))]
+
+
+def kmeans(X: Any, M: int, *, key: Array | None = None, iterations: int = 20) -> Float[Array, "M D"]:
+    """M centres of X by k-means (Lloyd's iterations from k-means++ seeds), each column in units of its spread.
+
+    The same key gives the same centres. Of more than 20,000 rows a random subset of that size is used. Where X has
+    only M distinct rows or fewer, these are returned.
+
+    >>> import inducing as ig
+    >>> sorted(ig.initialise.kmeans([0.0, 0.1, 5.0, 5.1], 2)[:, 0].tolist())
+    [0.05, 5.05]
+    """
+    X = as_inputs(X)
+    M = _checked_size(M)
+    rng = _generator(key)
+    rows = np.asarray(X, float)
+    if len(rows) > ROWS:
+        rows = rows[rng.choice(len(rows), ROWS, replace=False)]
+    centre, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    distinct, weight = np.unique(rows, axis=0, return_counts=True)
+    if len(distinct) <= M:
+        return jnp.asarray(distinct, X.dtype)
+    points = (distinct - centre) / spread
+    centres = _seeds(points, weight, M, rng)
+    for _ in range(iterations):
+        moved = _lloyd(points, weight, centres)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return jnp.asarray(centres * spread + centre, X.dtype)
+
+
+def _seeds(points: np.ndarray, weight: np.ndarray, M: int, rng: np.random.Generator) -> np.ndarray:
+    """k-means++: each next seed with probability proportional to its squared distance from those there are."""
+    chosen = [int(rng.choice(len(points), p=weight / weight.sum()))]
+    distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
+    for _ in range(M - 1):
+        mass = distance * weight
+        chosen.append(int(rng.choice(len(points), p=mass / mass.sum())))
+        distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+    return points[chosen]
+
+
+def _lloyd(points: np.ndarray, weight: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """One iteration; a centre that nobody is nearest to stays."""
+    nearest = np.empty(len(points), int)
+    half = 0.5 * (centres**2).sum(axis=1)
+    for start in range(0, len(points), 4096):
+        block = points[start : start + 4096]
+        nearest[start : start + 4096] = np.argmin(half - block @ centres.T, axis=1)
+    mass = np.bincount(nearest, weights=weight, minlength=len(centres))
+    sums = np.stack([np.bincount(nearest, weights=weight * c, minlength=len(centres)) for c in points.T], axis=1)
+    return np.where(mass[:, None] > 0, sums / np.maximum(mass, 1)[:, None], centres)
+
+
+def greedy_variance(kernel: AbstractKernel, X: Any, M: int) -> Float[Array, "M D"]:
+    """M rows of X, each the one of largest variance given those before it (Burt et al. 2020): O(N M²).
+
+    Deterministic. Stops early when the rest of the variance is rounding error, as for duplicated rows.
+
+    >>> import inducing as ig
+    >>> Z = ig.initialise.greedy_variance(ig.kernels.SquaredExponential(), [0.0, 0.1, 5.0, 5.1], 2)
+    >>> sorted(Z[:, 0].tolist())
+    [0.0, 5.0]
+    """
+    X = as_inputs(X)
+    M = min(_checked_size(M), len(X))
+    order, found = _greedy(kernel, X, M)
+    return X[order[: int(found)]]
+
+
+@jax.jit
+def _column(kernel: AbstractKernel, X: Array, i: Array) -> Array:
+    return kernel.gram(X, X[i][None, :])[:, 0]
+
+
+def _greedy(kernel: AbstractKernel, X: Array, M: int) -> tuple[Array, int]:
+    """Rows of the pivoted Cholesky factor of Kff, one a step."""
+    variance = np.array(kernel.diag(X), float)
+    smallest = 1e-10 * variance.max()
+    factor = np.zeros((M, len(X)))
+    chosen: list[int] = []
+    for m in range(M):
+        i = int(np.argmax(variance))
+        if variance[i] <= smallest:
+            break
+        chosen.append(i)
+        k = np.asarray(_column(kernel, X, i), float)
+        factor[m] = (k - factor[:m, i] @ factor[:m]) / np.sqrt(variance[i])
+        variance = np.maximum(variance - factor[m] ** 2, 0.0)
+        variance[chosen] = 0.0
+    return jnp.asarray(chosen), len(chosen)
+
+
+def _checked_size(M: int) -> int:
+    if int(M) != M or M < 1:
+        raise ValueError(f"M must be a whole number of at least 1, got {M}.")
+    return int(M)
+
+
+def _generator(key: Array | None) -> np.random.Generator:
+    """A NumPy generator seeded by a JAX key (None: key 0)."""
+    key = jax.random.key(0) if key is None else key
+    data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    return np.random.default_rng(np.asarray(data).astype(np.uint32).reshape(-1).tolist())

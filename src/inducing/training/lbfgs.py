@@ -1,0 +1,111 @@
+"""L-BFGS on the whole data, for objectives without noise."""
+
+import functools
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data import Data
+from ..runtime import jit
+from .monitor import Monitor
+from .problem import Objective, Problem
+
+RESTARTS = 3
+
+
+class Whole(eqx.Module):
+    """A problem with all its data."""
+
+    problem: Problem
+    data: Data
+    objective: Objective
+
+
+@functools.cache
+def compiled_value_and_gradient() -> Callable:
+    """`value_and_gradient`, compiled."""
+    return jit(value_and_gradient)
+
+
+def value_and_gradient(whole: Whole, free: list[Array], key: Array) -> tuple[Float[Array, ""], list[Array]]:
+    """The objective at free arrays, and its gradient."""
+
+    def value_of(free):
+        return whole.objective(whole.problem.model(free), whole.data, key, len(whole.data))
+
+    return jax.value_and_grad(value_of)(free)
+
+
+class _Stop(Exception):
+    """Ends the optimiser from inside its callback."""
+
+
+def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[str, int]:
+    """Climb until the bound settles or `steps` iterations are done; why it ended, and how many values were no numbers.
+
+    The parameters are in `monitor.best`. Where a line search meets a value that is no number, it is told of a slope
+    that leads back, and shortens its step.
+    """
+    from scipy.optimize import minimize
+
+    evaluate = compiled_value_and_gradient()
+    start = whole.problem.free
+    shapes = [f.shape for f in start]
+    ends = np.cumsum([f.size for f in start])[:-1]
+    best_x, best_f, failures = _flat(start), np.inf, 0
+
+    def unflatten(x: np.ndarray) -> list[Array]:
+        pieces = np.split(x, ends)
+        return [jnp.asarray(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
+
+    def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best_x, best_f, failures
+        value, grads = evaluate(whole, unflatten(x), key)
+        f, g = -float(value), -_flat(grads)
+        if np.isfinite(f) and np.isfinite(g).all():
+            if f < best_f:
+                best_x, best_f = x.copy(), f
+            return f, g
+        failures += 1
+        if not np.isfinite(best_f):
+            return f, g
+        away, wall = x - best_x, 10.0 * (1.0 + abs(best_f))
+        return best_f + wall, 2.0 * wall * away / max(float(away @ away), 1e-300)
+
+    def callback(intermediate_result):
+        monitor.record(np.array([-intermediate_result.fun]))
+        reason = monitor.judge(unflatten(intermediate_result.x), -float(intermediate_result.fun))
+        if reason:
+            raise _Stop(reason)
+
+    f, _ = fun(best_x)
+    if not np.isfinite(f):
+        raise FloatingPointError(
+            f"the objective is {-f} at the start; check the starting values, or let initialise=True set their scales."
+        )
+    monitor.judge(unflatten(best_x), -f)
+    reason = "all steps done"
+    try:
+        for _ in range(RESTARTS):
+            before, left = best_f, steps - monitor.step
+            if left <= 0:
+                break
+            options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 30, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}
+            done = minimize(fun, best_x, jac=True, method="L-BFGS-B", callback=callback, options=options)
+            if done.status == 0:
+                reason = "converged"
+                break
+            if before - best_f <= 1e-9 * (1.0 + abs(best_f)):  # the line search fails where rounding hides the slope
+                reason = "converged as far as rounding allows"
+                break
+    except _Stop as stop:
+        reason = str(stop)
+    return reason, failures
+
+
+def _flat(arrays: list[Array]) -> np.ndarray:
+    return np.concatenate([np.asarray(a, float).reshape(-1) for a in arrays])
