@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
 
 from jaxtyping import Array, Float
 
@@ -13,9 +14,15 @@ from ..parameters import Module
 class AbstractFeatures(Module):
     """M linear functionals of a scalar function: u = apply(f).
 
-    Everything else follows: μ_u = apply(μ), Kuf(x) = apply(k(·, x)), Kuu = apply(x ↦ Kuf(x)ᵀ); a kind of
-    feature gives Kuu and Kuf in closed form where there is one, and else by `general_Kuu` and `general_Kuf`.
+    Everything else follows: μ_u = apply(μ), Kuf(x) = apply(k(·, x)), Kuu = apply(x ↦ Kuf(x)ᵀ), and the residual of a
+    pathwise draw is apply(prior draw). A kind of feature gives Kuu and Kuf in closed form where there is one, and else
+    by `general_Kuu` and `general_Kuf`. Some functionals are made of the kernel (inner products in its Hilbert space,
+    its eigenfunctions), so `apply` is told the kernel; the others ignore it.
+
+    `exact` says that `apply` is the functional itself and no quadrature of it, so that `Union` prefers it.
     """
+
+    exact: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -23,7 +30,7 @@ class AbstractFeatures(Module):
         """M."""
 
     @abc.abstractmethod
-    def apply(self, f: Callable[[Float[Array, "n D"]], Array]) -> Array:
+    def apply(self, f: Callable[[Float[Array, "n D"]], Array], kernel: AbstractKernel | None = None) -> Array:
         """u [M, …] of a function f: [n, D] → [n, …]."""
 
     @abc.abstractmethod
@@ -37,10 +44,24 @@ class AbstractFeatures(Module):
 
 def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
     """Kuf by its definition, apply to k(·, X): eq:sfu:i_id."""
-    return features.apply(lambda Z: kernel.gram(Z, X))
+    return features.apply(lambda Z: kernel.gram(Z, X), kernel)
 
 
 def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: float) -> Dense:
     """Kuu by its definition, apply to both arguments of the kernel: eq:suuij_id."""
-    K = features.apply(lambda Z: features.Kuf(kernel, Z).T)
+    K = features.apply(lambda Z: features.Kuf(kernel, Z).T, kernel)
     return Dense(0.5 * (K + K.T), jitter)
+
+
+def refuse(features: AbstractFeatures, kernel: Any, needs: str, alternatives: str) -> NoReturn:
+    """The error of a pair that cannot work: names the feature, the kernel, what is missing, and what to use instead."""
+    raise TypeError(f"{type(features).__name__} features need {needs}, not {type(kernel).__name__}; {alternatives}.")
+
+
+def check_columns(features: AbstractFeatures, X: Array, dim: int) -> None:
+    """Inputs must have the dimension that the features live in."""
+    if X.shape[-1] != dim:
+        raise ValueError(
+            f"{type(features).__name__} features live in {dim} dimension{'s' if dim > 1 else ''} but the inputs have "
+            f"{X.shape[-1]} columns; for several columns use features.Product (product kernels) or features.Additive (sums)."
+        )

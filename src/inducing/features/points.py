@@ -1,5 +1,7 @@
 """Inducing points: u[m] = f(Z_m)."""
 
+from typing import ClassVar
+
 from jaxtyping import Array, Float
 
 from ..covariance import Dense
@@ -19,6 +21,7 @@ class InducingPoints(AbstractFeatures):
     """
 
     Z: Float[Array, "M D"] = real()
+    exact: ClassVar[bool] = True
 
     def __check_init__(self):
         if getattr(self.Z, "ndim", 2) != 2:
@@ -28,7 +31,7 @@ class InducingPoints(AbstractFeatures):
     def num_features(self) -> int:
         return self.Z.shape[0]
 
-    def apply(self, f):
+    def apply(self, f, kernel=None):
         return f(self.Z)
 
     def Kuu(self, kernel, jitter):

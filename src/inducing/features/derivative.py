@@ -1,0 +1,136 @@
+"""Derivative features (section 2.3) and unions of features."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..covariance import Dense
+from ..parameters import real
+from .base import AbstractFeatures, general_Kuf, general_Kuu, refuse
+
+
+def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
+    if dims is None or isinstance(dims, int):
+        return dims
+    return tuple(int(d) for d in dims)
+
+
+class Derivative(AbstractFeatures):
+    """Partial derivatives of f at inputs Z [K, D]: eq:muui_id_d, eq:sfu:i_id_d, eq:suuij_id_d, by automatic differentiation.
+
+        u[m] = ∂f/∂x_{d(m)} (Z_m),    Kuf[m](x) = ∂k(Z_m, x)/∂z_{d(m)},    Kuu[m, n] = ∂²k(Z_m, Z_n)/∂z_{d(m)}∂z'_{d(n)}
+
+    `dims` is one dimension for all, one for each row of Z, or None: all partial derivatives at each row, M = K·D,
+    point by point. The kernel's process needs a derivative in mean square (Matern12 has none).
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> gradient = ig.features.Derivative([[0.0, 1.0], [2.0, 3.0]])
+    >>> gradient.num_features
+    4
+    >>> slope = ig.features.Derivative([[0.0, 1.0], [2.0, 3.0]], dims=1)
+    >>> slope.apply(lambda X: X[:, 0] * X[:, 1] ** 2).tolist()
+    [0.0, 12.0]
+    """
+
+    Z: Float[Array, "K D"] = real()
+    dims: tuple[int, ...] | int | None = eqx.field(static=True, default=None, converter=_as_dims)
+    exact: ClassVar[bool] = True
+
+    def __check_init__(self):
+        shape = getattr(self.Z, "shape", None)
+        if shape is None:
+            return
+        if len(shape) != 2:
+            raise ValueError(f"Derivative.Z must be [K, D], one input a row, got shape {list(shape)}.")
+        dims = (self.dims,) if isinstance(self.dims, int) else self.dims
+        if dims is None:
+            return
+        if not isinstance(self.dims, int) and len(dims) != shape[0]:
+            raise ValueError(f"Derivative.dims has {len(dims)} entries for {shape[0]} rows of Z; pass one for each row.")
+        wrong = [d for d in dims if not 0 <= d < shape[1]]
+        if wrong:
+            raise ValueError(f"Derivative.dims holds {wrong[0]} but Z has {shape[1]} columns, counted from 0.")
+
+    @property
+    def num_features(self) -> int:
+        return self.Z.shape[0] * (self.Z.shape[1] if self.dims is None else 1)
+
+    def _points(self) -> tuple[Array, Array]:
+        """The input and the direction of each feature, [M, D] both."""
+        K, D = self.Z.shape
+        eye = jnp.eye(D, dtype=self.Z.dtype)
+        if self.dims is None:
+            return jnp.repeat(self.Z, D, axis=0), jnp.tile(eye, (K, 1))
+        dims = (self.dims,) * K if isinstance(self.dims, int) else self.dims
+        return self.Z, eye[jnp.asarray(dims)]
+
+    def apply(self, f, kernel=None):
+        Z, direction = self._points()
+        return jax.jvp(f, (Z,), (direction,))[1]
+
+    def Kuu(self, kernel, jitter):
+        self._check(kernel)
+        return general_Kuu(self, kernel, jitter)
+
+    def Kuf(self, kernel, X):
+        self._check(kernel)
+        return general_Kuf(self, kernel, X)
+
+    def _check(self, kernel):
+        if kernel.smoothness < 1:
+            refuse(
+                self,
+                kernel,
+                "a kernel whose process has a derivative",
+                "use Matern32, Matern52, SquaredExponential or another smooth kernel, or features.InducingPoints",
+            )
+
+
+class Union(AbstractFeatures):
+    """Several kinds of features in one u = (u_1, u_2, …): values and slopes, say.
+
+    The blocks between two kinds are one's functional of the other's Kuf: Kuu[a, b] = a.apply(x ↦ b.Kuf(x)ᵀ).
+
+    >>> import inducing as ig
+    >>> Z = [[0.0], [1.0]]
+    >>> both = ig.features.Union((ig.features.InducingPoints(Z), ig.features.Derivative(Z)))
+    >>> both.num_features, both.Kuu(ig.kernels.SquaredExponential(), 0.0).dense().shape
+    (4, (4, 4))
+    """
+
+    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
+
+    def __check_init__(self):
+        check_parts(self, self.parts)
+
+    @property
+    def num_features(self) -> int:
+        return sum(part.num_features for part in self.parts)
+
+    def apply(self, f, kernel=None):
+        return jnp.concatenate([part.apply(f, kernel) for part in self.parts])
+
+    def Kuu(self, kernel, jitter):
+        n = len(self.parts)
+        rows: list[list[Any]] = [[None] * n for _ in range(n)]
+        for i, first in enumerate(self.parts):
+            rows[i][i] = first.Kuu(kernel, 0.0).dense()
+            for j, second in enumerate(self.parts[:i]):
+                if first.exact or not second.exact:
+                    block = first.apply(lambda X, b=second: b.Kuf(kernel, X).T, kernel)
+                else:
+                    block = second.apply(lambda X, b=first: b.Kuf(kernel, X).T, kernel).T
+                rows[i][j], rows[j][i] = block, block.T
+        return Dense(jnp.concatenate([jnp.concatenate(row, 1) for row in rows]), jitter)
+
+    def Kuf(self, kernel, X):
+        return jnp.concatenate([part.Kuf(kernel, X) for part in self.parts])
+
+
+def check_parts(features: AbstractFeatures, parts: tuple) -> None:
+    """One or more features."""
+    if not parts or not all(isinstance(part, AbstractFeatures) for part in parts):
+        raise TypeError(f"{type(features).__name__}.parts must be one or more ig.features objects, got {parts!r}.")

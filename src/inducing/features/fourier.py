@@ -1,0 +1,274 @@
+"""Fourier features of Matérn kernels on an interval (Hensman, Durrande & Solin 2018): section 2.3, Fourier features."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..covariance import Dense, DiagonalPlusLowRank
+from ..data import as_inputs
+from ..kernels.base import AbstractKernel
+from ..kernels.stationary import Matern12, Matern32, Matern52
+from ..parameters import fixed, positive
+from .base import AbstractFeatures, check_columns, refuse
+from .quadrature_rules import gauss_legendre
+
+
+class Fourier(AbstractFeatures):
+    """Variational Fourier features: u[m] = ⟨φ_m, f⟩ in the Hilbert space of a Matérn kernel on [a, b].
+
+        φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a)),    ω_m = 2πm/(b − a)
+        Kuf[m](x) = φ_m(x) on [a, b],      Kuu = D + V Vᵀ (V has 1, 2 or 3 columns)
+
+    so that M = 2F + 1 features cost O(M) to invert, and Kuf does not depend on the kernel. The inner product of
+    Matérn 1/2, 3/2, 5/2 (p = 1, 2, 3 and λ = √(2p − 1)/ℓ) is
+
+        ⟨g, h⟩ = c ∫ (λ + d/dx)ᵖg (λ + d/dx)ᵖh dx + (a quadratic form of g, h and p − 1 derivatives at a).
+
+    Outside [a, b] the features continue as the Markov property says, E[f(x) | f on [a, b]]. They are (b − a)-periodic:
+    inside, Kfu Kuu⁻¹ Kuf tends to the covariance of f given that its values (and p − 1 derivatives) agree at a and b.
+    So let [a, b] reach beyond the data, as `Fourier.around` does. One input column; for more use `Product`, `Additive`.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> features = ig.features.Fourier(0.0, 1.0, 10)
+    >>> features.num_features, features.Kuf(ig.kernels.Matern32(), jnp.zeros((4, 1))).shape
+    (21, (21, 4))
+    """
+
+    a: Float[Array, ""] = fixed()
+    b: Float[Array, ""] = fixed()
+    num: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_interval(self, self.a, self.b)
+        if not isinstance(self.num, int) or self.num < 1:
+            raise ValueError(f"Fourier.num must be a whole number of frequencies from 1, got {self.num!r}.")
+
+    @classmethod
+    def around(cls, X: Any, num: int, margin: float = 0.5) -> "Fourier":
+        """Features on an interval that reaches `margin` times the range of X beyond X on both sides.
+
+        >>> import inducing as ig
+        >>> features = ig.features.Fourier.around([0.0, 1.0, 4.0], 10)
+        >>> float(features.a), float(features.b)
+        (-2.0, 6.0)
+        """
+        X = as_inputs(X)
+        if X.shape[1] != 1:
+            raise ValueError(f"Fourier.around needs one input column, got {X.shape[1]}; pass X[:, d] for each d.")
+        low, high = jnp.min(X), jnp.max(X)
+        return cls(low - margin * (high - low), high + margin * (high - low), num)
+
+    @property
+    def num_features(self) -> int:
+        return 2 * self.num + 1
+
+    @property
+    def frequencies(self) -> Float[Array, " F"]:
+        """ω_m = 2πm/(b − a)."""
+        return 2.0 * math.pi * jnp.arange(1, self.num + 1, dtype=self.a.dtype) / (self.b - self.a)
+
+    def apply(self, f, kernel=None):
+        return _apply(self, self.frequencies, f, kernel)
+
+    def Kuu(self, kernel, jitter):
+        p, lam, variance = matern(self, kernel)
+        omega, length = self.frequencies, self.b - self.a
+        half = jnp.concatenate([length[None], jnp.broadcast_to(0.5 * length, (2 * self.num,))])
+        omega = jnp.concatenate([jnp.zeros((1,), omega.dtype), omega, omega])
+        D = _scale(p, lam, variance) * (lam**2 + omega**2) ** p * half
+        ends = _waves(self.frequencies, jnp.zeros((1,), omega.dtype), p)[:, 0]
+        return DiagonalPlusLowRank(D, ends @ jnp.linalg.cholesky(_boundary(p, lam, variance)))
+
+    def Kuf(self, kernel, X):
+        return _Kuf(self, self.frequencies, kernel, X)
+
+
+class FreeFourier(AbstractFeatures):
+    """Fourier features with frequencies of any value, which are trained: u[m] = ⟨φ_m, f⟩ as in `Fourier`.
+
+        φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a)),    ω free
+
+    The features are no longer periodic on [a, b] nor orthogonal: Kuu is dense, in closed form. It pays when few
+    frequencies matter and they are no multiples of 2π/(b − a).
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> features = ig.features.FreeFourier(0.0, 1.0, frequencies=[3.0, 20.0])
+    >>> features.Kuu(ig.kernels.Matern52(), 0.0).dense().shape
+    (5, 5)
+    """
+
+    a: Float[Array, ""] = fixed()
+    b: Float[Array, ""] = fixed()
+    frequencies: Float[Array, " F"] = positive()
+
+    def __check_init__(self):
+        check_interval(self, self.a, self.b)
+        if self.frequencies.ndim != 1:
+            raise ValueError(f"FreeFourier.frequencies must be a vector, got shape {list(self.frequencies.shape)}.")
+
+    @property
+    def num_features(self) -> int:
+        return 2 * self.frequencies.shape[0] + 1
+
+    def apply(self, f, kernel=None):
+        return _apply(self, self.frequencies, f, kernel)
+
+    def Kuu(self, kernel, jitter):
+        p, lam, variance = matern(self, kernel)
+        zero = jnp.zeros((1,), self.frequencies.dtype)
+        omega = jnp.concatenate([zero, self.frequencies])
+        # (λ + d/dx)ᵖ of cos and sin are Re and Im of (λ + iω)ᵖ e^{iωx}, and ½ Re (A B̄ E(ω − ω') ± A B E(ω + ω')) their
+        # inner products, with E(ν) = ∫ e^{iνx} dx over [0, b − a].
+        A = jax.lax.complex(jnp.broadcast_to(lam, omega.shape), omega) ** p
+
+        def E(nu):
+            half = 0.5 * nu * (self.b - self.a)
+            size = (self.b - self.a) * jnp.sinc(half / math.pi)
+            return jax.lax.complex(size * jnp.cos(half), size * jnp.sin(half))
+
+        minus = A[:, None] * jnp.conj(A)[None, :] * E(omega[:, None] - omega[None, :])
+        plus = A[:, None] * A[None, :] * E(omega[:, None] + omega[None, :])
+        cc, ss = 0.5 * jnp.real(minus + plus), 0.5 * jnp.real(minus - plus)
+        cs = 0.5 * jnp.imag(plus - minus)  # rows cos, columns sin
+        K = jnp.concatenate(
+            [jnp.concatenate([cc, cs[:, 1:]], 1), jnp.concatenate([cs[:, 1:].T, ss[1:, 1:]], 1)]
+        ) * _scale(p, lam, variance)
+        ends = _waves(self.frequencies, zero, p)[:, 0]
+        K = K + ends @ _boundary(p, lam, variance) @ ends.T
+        return Dense(0.5 * (K + K.T), jitter)
+
+    def Kuf(self, kernel, X):
+        return _Kuf(self, self.frequencies, kernel, X)
+
+
+def check_interval(features: AbstractFeatures, a: Any, b: Any) -> None:
+    """a < b, one number each."""
+    if any(isinstance(v, jax.core.Tracer) or not eqx.is_array(v) for v in (a, b)):
+        return
+    name = type(features).__name__
+    if a.ndim or b.ndim:
+        raise ValueError(f"{name}: a and b must be numbers, got shapes {list(a.shape)} and {list(b.shape)}.")
+    if not float(a) < float(b):
+        raise ValueError(f"{name}: the interval [a, b] must have a < b, got a = {float(a)} and b = {float(b)}.")
+
+
+def matern(features: AbstractFeatures, kernel: AbstractKernel | None) -> tuple[int, Array, Array]:
+    """p (1, 2, 3 for Matérn 1/2, 3/2, 5/2), λ and σ² of a Matérn kernel in one dimension; others are refused."""
+    order = {Matern12: 1, Matern32: 2, Matern52: 3}.get(type(kernel))
+    if order is None or not isinstance(kernel, Matern12 | Matern32 | Matern52):
+        refuse(
+            features,
+            kernel,
+            "a Matern12, Matern32 or Matern52 kernel",
+            "for other kernels use features.plain_fourier, features.InducingPoints, or kernels.HilbertSpace with "
+            "features.EigenLaplacian",
+        )
+    if kernel.lengthscale.size != 1:
+        raise ValueError(
+            f"{type(features).__name__} features live in one dimension but {type(kernel).__name__} has "
+            f"{kernel.lengthscale.size} lengthscales; use features.Product with a product of one-dimensional kernels."
+        )
+    return order, math.sqrt(2 * order - 1) / kernel.lengthscale.reshape(()), kernel.variance
+
+
+def _scale(p: int, lam: Array, variance: Array) -> Array:
+    """c of the inner product: 1/(2λσ²), 1/(4λ³σ²), 3/(16λ⁵σ²)."""
+    return (1.0 / 2.0, 1.0 / 4.0, 3.0 / 16.0)[p - 1] / (lam ** (2 * p - 1) * variance)
+
+
+def _boundary(p: int, lam: Array, variance: Array) -> Float[Array, "p p"]:
+    """The quadratic form of (g, g', g'') at a: the inverse covariance of (f, f', f'')(a)."""
+    unit = (
+        [[1.0]],
+        [[1.0, 0.0], [0.0, 1.0]],
+        [[9.0 / 8.0, 0.0, 3.0 / 8.0], [0.0, 3.0, 0.0], [3.0 / 8.0, 0.0, 9.0 / 8.0]],
+    )[p - 1]
+    powers = lam ** -jnp.arange(p, dtype=lam.dtype)
+    return jnp.asarray(unit, lam.dtype) * powers[:, None] * powers[None, :] / variance
+
+
+def _waves(omega: Float[Array, " F"], tau: Float[Array, " n"], num: int) -> Float[Array, "M n num"]:
+    """φ_m and its derivatives of orders 0 … num − 1 at τ = x − a."""
+    angle = omega[:, None] * tau[None, :]
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    cycle = (cos, -sin, -cos, sin)  # derivatives of cos; those of sin are one step behind
+    powers = [omega[:, None] ** j for j in range(num)]
+    ones = [jnp.full((1, tau.shape[0]), 1.0 if j == 0 else 0.0, tau.dtype) for j in range(num)]
+    rows = [
+        jnp.concatenate([one, power * cycle[j % 4], power * cycle[(j - 1) % 4]])
+        for j, (one, power) in enumerate(zip(ones, powers, strict=True))
+    ]
+    return jnp.stack(rows, axis=-1)
+
+
+def _Kuf(features: Any, omega: Array, kernel: AbstractKernel, X: Float[Array, "N 1"]) -> Float[Array, "M N"]:
+    """φ(x) inside; outside, e^{−λs} q(s) at the distance s from the end, with the derivatives that φ has there.
+
+    q(s) = g₀ + (λg₀ + g₁) s + (λ²g₀ + 2λg₁ + g₂) s²/2, cut after p terms, where g_j is the jth derivative outwards.
+    """
+    p, lam, _ = matern(features, kernel)
+    check_columns(features, X, 1)
+    x = X[:, 0]
+    end = jnp.where(x < features.a, features.a, jnp.where(x > features.b, features.b, x))  # its slope at a and b is 1
+    outwards = jnp.sign(x - end)
+    s = jnp.abs(x - end)
+    waves = _waves(omega, end - features.a, p)
+    ls = lam * s
+    series = [1.0 + ls + 0.5 * ls**2, s + lam * s**2, 0.5 * s**2]
+    if p < 3:
+        series = [1.0 + ls, s] if p == 2 else [jnp.ones_like(s)]
+    weights = jnp.stack([jnp.exp(-ls) * c * outwards**j for j, c in enumerate(series)], axis=-1)
+    return jnp.sum(waves * weights[None], axis=-1)
+
+
+def _apply(features: Any, omega: Array, f: Callable, kernel: AbstractKernel | None) -> Array:
+    """⟨φ, f⟩ for a function that need not be in the Hilbert space: partial integration puts p derivatives more on φ.
+
+        ∫ Pφ Pf = (λ² + ω²)ᵖ ∫ φ f + Σ_{k<p} [ (λ − d)ᵏ Pφ · (λ + d)^{p−1−k} f ]ₐᵇ,     P = (λ + d)ᵖ, d = d/dx
+
+    so that f needs as many derivatives at a and b as draws of the prior have.
+    """
+    p, lam, variance = matern(features, kernel)
+    a, b = features.a, features.b
+    t, w = gauss_legendre(8, 2 * omega.shape[0] + 16)
+    length = b - a
+    tau = length * jnp.asarray(t, length.dtype)
+    values = f((a + tau)[:, None])  # [G, …]
+    phi = _waves(omega, tau, 1)[..., 0] * (length * jnp.asarray(w, length.dtype))[None, :]
+    every = jnp.concatenate([jnp.zeros((1,), omega.dtype), omega, omega])
+    inner = ((lam**2 + every**2) ** p)[:, None] * phi
+    u = jnp.tensordot(inner, values, 1)
+    ends = jnp.stack([a, b])[:, None]
+    g = [f]
+    for _ in range(p - 1):
+        g.append(lambda X, h=g[-1]: jax.jvp(h, (X,), (jnp.ones_like(X),))[1])
+    df = [h(ends) for h in g]  # [2, …] for each order
+    dphi = _waves(omega, jnp.stack([jnp.zeros_like(length), length]), 2 * p)  # [M, 2, 2p]
+    sign = jnp.asarray([-1.0, 1.0], length.dtype)
+    for k in range(p):
+        left = _operator([1, -1], k, [1, 1], p, lam, dphi)  # [M, 2]
+        right = sum(c * lam ** (p - 1 - k - j) * df[j] for j, c in enumerate(_binomial(p - 1 - k)))
+        u = u + jnp.tensordot(left * sign[None, :], right, 1)
+    u = _scale(p, lam, variance) * u
+    at_a = dphi[:, 0, :p] @ _boundary(p, lam, variance)
+    return u + jnp.tensordot(at_a, jnp.stack([d[0] for d in df]), 1)
+
+
+def _binomial(n: int) -> list[float]:
+    return [float(math.comb(n, j)) for j in range(n + 1)]
+
+
+def _operator(first: list, k: int, second: list, p: int, lam: Array, derivatives: Array) -> Array:
+    """(λ − d)ᵏ (λ + d)ᵖ of functions given by their derivatives (last axis)."""
+    coefficients = np.array([1.0])
+    for factor, times in ((first, k), (second, p)):
+        for _ in range(times):
+            coefficients = np.convolve(coefficients, factor)
+    n = k + p
+    return sum(float(c) * lam ** (n - j) * derivatives[..., j] for j, c in enumerate(coefficients))
