@@ -97,25 +97,18 @@ def test_gradients_in_both_modes(name):
 @pytest.mark.parametrize("name", [name for name in KERNELS if name != "White"])
 def test_random_features_have_the_kernel_as_expectation(name):
     kernel, X = KERNELS[name], points(num=4)
-    num, repeats = 32, 3000
-
-    @jax.jit
-    def grams(keys):
-        def one(key):
-            features = kernel.random_features(key, num, 2)(X)
-            return features @ features.T
-
-        return jax.vmap(one)(keys)
-
+    num = 100_000
+    features = kernel.random_features(jax.random.key(1), num, 2)(X)
+    estimate = features @ features.T
     if name in FINITE_RANK:
-        features = kernel.random_features(jax.random.key(0), num, 2)(X)
         assert features.shape == (4, FINITE_RANK[name])
-        np.testing.assert_allclose(features @ features.T, kernel.gram(X), rtol=1e-12, atol=1e-13)
-        return
-    samples = np.asarray(grams(jax.random.split(jax.random.key(1), repeats)))
-    error = samples.std(0) / math.sqrt(repeats)
-    assert (np.abs(samples.mean(0) - kernel.gram(X)) <= 5 * error + 1e-12).all()
-    assert error.max() < 0.1 * float(kernel.diag(X).max())  # else the test above would see nothing
+        np.testing.assert_allclose(estimate, kernel.gram(X), rtol=1e-12, atol=1e-13)
+    else:
+        # The standard error of a mean of 1e5 products is at most 0.007 of the variance, save for the fourth powers of
+        # normals in the arc-cosine kernel of order 2.
+        bound = 0.08 if name == "ArcCosine2" else 0.03
+        assert features.shape[0] == 4 and num <= features.shape[1] <= 3 * num
+        np.testing.assert_allclose(estimate, kernel.gram(X), atol=bound * float(kernel.diag(X).max()))
 
 
 def test_white_says_why_it_has_no_function_draws():
@@ -186,8 +179,8 @@ def test_arc_cosine_far_out_and_almost_opposite(order):
 def test_arc_cosine_of_order_0_is_exact_on_the_diagonal():
     X = points(num=20, dim=9)
     kernel = K.ArcCosine(0, 1.3, 0.5, 0.6)
-    np.testing.assert_allclose(jnp.diag(kernel.gram(X, X + 0.0)), 1.3, rtol=1e-15)
-    assert bool(jnp.isfinite(jax.grad(lambda X: kernel.gram(X, X).sum())(X)).all())
+    np.testing.assert_allclose(jnp.diag(jax.jit(kernel.gram)(X, X + 0.0)), 1.3, rtol=1e-15)
+    assert bool(jnp.isfinite(jax.jit(jax.grad(lambda X: kernel.gram(X, X).sum()))(X)).all())
 
 
 def test_slope_variances_of_the_other_kernels():
@@ -207,8 +200,7 @@ def test_slope_variances_of_the_other_kernels():
     ]
     for kernel, value in expected:
         assert kernel.smoothness >= 1
-        for outer in (jax.jacfwd, jax.jacrev):
-            assert float(outer(jax.grad(kernel, 0), 1)(x, x)[0, 0]) == pytest.approx(value, rel=1e-12), kernel
+        assert float(jax.jit(jax.jacfwd(jax.grad(kernel, 0), 1))(x, x)[0, 0]) == pytest.approx(value, rel=1e-12), kernel
 
 
 def test_smoothness():
@@ -298,8 +290,8 @@ def test_own_kernel_in_five_lines():
     np.testing.assert_array_equal(kernel.gram(X), [[3, 3, 3], [3, 5, 5], [3, 5, 9]])
     np.testing.assert_array_equal(kernel.gram(X, X[:1]), [[3], [3], [3]])
     np.testing.assert_array_equal(kernel.diag(X), [3, 5, 9])
-    assert float(jax.grad(lambda k: k.gram(X).sum())(Brownian(2.0)).variance) == 13.0
-    with pytest.raises(TypeError, match="Brownian.*random features"):
+    assert float(jax.grad(lambda k: k.gram(X).sum())(Brownian(2.0)).variance) == 15.0
+    with pytest.raises(TypeError, match=r"Brownian.*random features"):
         kernel.random_features(jax.random.key(0), 8, 1)
 
 

@@ -33,7 +33,7 @@ class Coregion(AbstractKernel):
                 f"and kappa {list(self.kappa.shape)}."
             )
 
-    def _index(self, X: Float[Array, "N D"]) -> Int[Array, " N"]:
+    def _index(self, X: Float[Array, "... D"]) -> Int[Array, "..."]:
         P = self.W.shape[0]
         if X.shape[-1] != 1:
             raise ValueError(

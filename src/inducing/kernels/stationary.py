@@ -277,7 +277,6 @@ def _matern_density(nu: float, w2: Array, dim: int) -> Array:
 
 
 def _matern_frequencies(nu: float, key: PRNGKeyArray, num: int, dim: int, dtype: jnp.dtype) -> Array:
-    """Student's t with 2ν degrees of freedom: normals over the root of a Gamma."""
-    scale, normal = jax.random.split(key)
-    tau = jax.random.gamma(scale, nu, (num, 1), dtype) / nu
-    return jax.random.normal(normal, (num, dim), dtype) / jnp.sqrt(tau)
+    """Student's t with 2ν degrees of freedom: a normal over the root mean square of 2ν others."""
+    normals = jax.random.normal(key, (num, dim + round(2 * nu)), dtype)
+    return normals[:, :dim] / jnp.sqrt(jnp.mean(normals[:, dim:] ** 2, axis=1, keepdims=True))
