@@ -54,7 +54,7 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     True
     """
     layer, data = _checked(model, data)
-    stats, Lambda, c, cache = _optimum(model, layer, data)
+    stats, Lambda, c, _ = _optimum(model, layer, data)
     quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
     explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
     return 0.5 * (stats.constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
@@ -73,7 +73,7 @@ def collapse(model: Model, data: Any) -> Model:
     True
     """
     layer, data = _checked(model, data)
-    _, Lambda, c, cache = _optimum(model, layer, data)
+    _, Lambda, c, _ = _optimum(model, layer, data)
     L, M = layer.prior.num_latents, layer.num_features
     m = batched("solve", Lambda, c[..., None])[..., 0].reshape(L, M)
     root = jax.vmap(inverse_root)(Lambda.matrix)

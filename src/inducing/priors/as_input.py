@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel, AbstractPointKernel
 from .base import AbstractPrior, mix_covariance, weights
+from .latents import repeat
 from .matrix_valued import output_index, pick
 
 
@@ -47,6 +48,10 @@ class OutputAsInput(AbstractPrior):
         return None
 
     @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return self.prior.kernels
+
+    @property
     def smoothness(self) -> int | float:
         return 0  # in p; take the derivative of the prior, and then its view
 
@@ -62,7 +67,7 @@ class OutputAsInput(AbstractPrior):
         return self.prior.mu_u(features)
 
     def Kuu(self, features, jitter):
-        return self.prior.Kuu(features, jitter)
+        return repeat(self.prior.Kuu(features, jitter), self.num_latents)
 
     def Kuf(self, features, X):
         K = self.prior.Kuf(features, self._checked(X)[:, :-1])
@@ -103,8 +108,8 @@ class OutputAsInput(AbstractPrior):
             wrong = p[(p != np.round(p)) | (p < 0) | (p >= P)]
             if wrong.size:
                 raise ValueError(
-                    f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, from 0 to "
-                    f"{P - 1}."
+                    f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, "
+                    f"from 0 to {P - 1}."
                 )
         return X
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..covariance import AbstractCovariance
 from ..features.base import AbstractFeatures
+from ..kernels.base import AbstractKernel
 from ..parameters import Module, dtype_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class AbstractPrior(Module):
     and W is `mixing` (None: the identity if J = 1 and L = P, else ones). The inducing variables are features of the
     latents, u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
 
-    Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features.
+    Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features; Kuu and Kuf
+    agree on it.
     """
 
     @property
@@ -50,6 +52,11 @@ class AbstractPrior(Module):
     @abc.abstractmethod
     def mixing(self) -> Float[Array, "P L"] | None:
         """W."""
+
+    @property
+    @abc.abstractmethod
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        """The kernels of the latents: L, or one that all share."""
 
     @property
     @abc.abstractmethod

@@ -6,10 +6,11 @@ import jax
 from jaxtyping import Array
 
 from ..kernels.base import AbstractKernel
+from ..kernels.composite import Sum
 from ..means import AbstractMean, Zero
 from ..parameters import dtype_of
 from .base import AbstractPrior
-from .latents import over_latents
+from .latents import Parts, mapped, mean_of_sum, over_latents
 
 
 class GP(AbstractPrior):
@@ -47,6 +48,10 @@ class GP(AbstractPrior):
         return None
 
     @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return (self.kernel,)
+
+    @property
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
@@ -54,7 +59,8 @@ class GP(AbstractPrior):
         return column(self.mean_function(X))
 
     def mu_u(self, features):
-        return features.apply(lambda Z: column(self.mean_function(Z))).T
+        mean = mean_of_sum(lambda Z: column(self.mean_function(Z)), self.kernels)
+        return features.apply(mean, self.kernel).T
 
     def Kuu(self, features, jitter):
         return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
@@ -70,7 +76,7 @@ class GP(AbstractPrior):
 
     def draw(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim)
-        return lambda X: g(X)[:, None], lambda X: g(X)[:, None, None]
+        return mapped(g, lambda values: values[:, None]), lambda X: g(X)[:, None, None]
 
 
 def column(values: Array) -> Array:
@@ -85,7 +91,13 @@ def column(values: Array) -> Array:
 
 
 def draw_kernel(kernel: AbstractKernel, key: Array, num: int, dim: int) -> Callable[[Array], Array]:
-    """A zero-mean function [n, D] → [n] from a kernel's random features φ: f(x) = φ(x)·ε, ε ~ N(0, I)."""
+    """A zero-mean function [n, D] → [n] from a kernel's random features φ: f(x) = φ(x)·ε, ε ~ N(0, I).
+
+    A draw for a sum of kernels knows its parts.
+    """
+    if isinstance(kernel, Sum):
+        keys = jax.random.split(key, len(kernel.kernels))
+        return Parts([draw_kernel(k, own, num, dim) for k, own in zip(kernel.kernels, keys, strict=True)])
     key_features, key_weights = jax.random.split(key)
     features = kernel.random_features(key_features, num, dim)
     out = jax.eval_shape(features, jax.ShapeDtypeStruct((1, dim), dtype_of(kernel)))

@@ -1,6 +1,6 @@
 """Independent outputs: one scalar GP for each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
+from ..kernels.composite import Sum
 from ..means import AbstractMean, Zero
 from .base import AbstractPrior
 from .gp import GP, column, draw_kernel
-from .latents import apply_features, grouped, over_latents
+from .latents import Parts, apply_features, grouped, mean_of_sum, over_latents
 
 Latents = GP | AbstractKernel | Sequence[GP | AbstractKernel]
 """What users pass for latent processes: one, which all share, or a sequence; a kernel stands for its zero-mean GP."""
@@ -79,7 +80,7 @@ class Independent(AbstractPrior):
         return own + columns(self.mean_function(X), self.num)
 
     def mu_u(self, features):
-        return apply_features(features, self.mean, self.num)
+        return apply_features(features, self.kernels, mean_of_sum(self.mean, self.kernels), self.num)
 
     def Kuu(self, features, jitter):
         return over_latents(lambda k, f: f.Kuu(k, jitter), self.kernels, features)
@@ -97,9 +98,14 @@ class Independent(AbstractPrior):
         keys = jax.random.split(key, self.num)
         kernels = self.kernels * self.num if len(self.kernels) == 1 else self.kernels
 
-        def g(X: Float[Array, "n D"]) -> Float[Array, "n L"]:
-            return grouped(lambda k, key: draw_kernel(k, key, num, dim)(X), list(zip(kernels, keys, strict=True))).T
+        def latents(choose: Callable) -> Callable[[Float[Array, "n D"]], Float[Array, "n L"]]:
+            items = list(zip(kernels, keys, strict=True))
+            return lambda X: grouped(lambda k, key: choose(draw_kernel(k, key, num, dim))(X), items).T
 
+        g = latents(lambda f: f)
+        terms = {len(k.kernels) if isinstance(k, Sum) else 1 for k in kernels}
+        if len(terms) == 1 and terms != {1}:  # all are sums of as many terms: the draws know their parts
+            g = Parts([latents(lambda f, i=i: f.parts[i]) for i in range(terms.pop())])
         return g, lambda X: g(X)[..., None]
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from ..features.base import AbstractFeatures
+from ..kernels.composite import Sum
 
 
 def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:
@@ -50,14 +51,49 @@ def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
         or len({str(jax.tree.map(lambda a: a.shape[1:], r)) for r in results}) > 1
     ):
         raise TypeError(
-            "the latents give covariances of different kinds or sizes; use the same kind and number of features for each."
+            "the latents give covariances of different kinds or sizes; "
+            "use the same kind and number of features for each."
         )
     order = jnp.argsort(jnp.asarray([i for _, members in groups for i in members]))
     return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *results)
 
 
-def apply_features(features, g: Callable[[Array], Array], L: int) -> Float[Array, "L M"]:
-    """u [L, M] of latent functions g: [n, D] → [n, L]."""
-    if isinstance(features, AbstractFeatures):
-        return features.apply(g).T
-    return jnp.stack([f.apply(lambda Z, i=i: g(Z)[:, i]) for i, f in enumerate(features)])
+def repeat(tree: PyTree, L: int) -> PyTree:
+    """Arrays [K, …] as [L, …]: shared ones are repeated (by broadcasting)."""
+    return jax.tree.map(lambda a: jnp.broadcast_to(a, (L, *a.shape[1:])) if a.shape[0] != L else a, tree)
+
+
+def apply_features(features, kernels: Sequence, g: Callable[[Array], Array], L: int) -> Float[Array, "L M"]:
+    """u [L, M] of latent functions g: [n, D] → [n, L], which have these kernels (L, or one that all share)."""
+    shared = isinstance(features, AbstractFeatures)
+    if shared and (len(kernels) == 1 or not features.uses_kernel):
+        return features.apply(g, kernels[0]).T
+    features = (features,) * L if shared else features
+    kernels = tuple(kernels) * L if len(kernels) == 1 else kernels
+    each = [f.apply(mapped(g, lambda v, i=i: v[:, i]), k) for i, (f, k) in enumerate(zip(features, kernels, strict=True))]
+    return jnp.stack(each)
+
+
+class Parts:
+    """A function that is a sum of functions, and knows them: a draw of a process with a sum of kernels."""
+
+    def __init__(self, parts: Sequence[Callable]):
+        self.parts = tuple(parts)
+
+    def __call__(self, X: Array) -> Array:
+        return sum(part(X) for part in self.parts[1:]) + self.parts[0](X)
+
+
+def mapped(g: Callable, fn: Callable) -> Callable:
+    """x ↦ fn(g(x)) for a linear fn, part by part if g is a sum."""
+    if isinstance(g, Parts):
+        return Parts([mapped(part, fn) for part in g.parts])
+    return lambda X: fn(g(X))
+
+
+def mean_of_sum(mean: Callable, kernels: Sequence) -> Callable:
+    """A mean as the mean of the first term, if the kernels are sums: what it is to features of the single terms."""
+    terms = {len(k.kernels) if isinstance(k, Sum) else 1 for k in kernels}
+    if terms == {1} or len(terms) > 1:
+        return mean
+    return Parts([mean] + [lambda X: 0.0 * mean(X)] * (terms.pop() - 1))

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..kernels.base import AbstractKernel
 from ..means import AbstractMean, Zero
 from ..parameters import as_float_array, positive, real
 from .base import AbstractPrior
@@ -25,6 +26,10 @@ class AbstractMixture(AbstractPrior):
     @property
     def num_sites(self) -> int:
         return 1
+
+    @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return self.latents.kernels
 
     @property
     def smoothness(self) -> int | float:
@@ -78,7 +83,8 @@ class LMC(AbstractMixture):
         self.latents = as_independent(latents, W.shape[1])
         if self.latents.num != W.shape[1]:
             raise ValueError(
-                f"W has {W.shape[1]} columns but there are {self.latents.num} latents; W is [P, L], a column for each latent."
+                f"W has {W.shape[1]} columns but there are {self.latents.num} latents; "
+                "W is [P, L], a column for each latent."
             )
         self.mean_function = Zero() if mean is None else mean
 
@@ -115,8 +121,8 @@ class IntrinsicCoregionalisation(AbstractMixture):
         W = W[:, None] if W.ndim == 1 else W
         if W.ndim != 2 or kappa.shape != W.shape[:1]:
             raise ValueError(
-                f"IntrinsicCoregionalisation needs W of shape [P, rank] and kappa of shape [P], got W {list(W.shape)} and "
-                f"kappa {list(kappa.shape)}."
+                f"IntrinsicCoregionalisation needs W of shape [P, rank] and kappa of shape [P], "
+                f"got W {list(W.shape)} and kappa {list(kappa.shape)}."
             )
         self.W, self.kappa = W, kappa
         self.latents = as_independent(latent, W.shape[0] + W.shape[1])

@@ -1,4 +1,4 @@
-"""A full matrix-valued kernel, with inducing variables of the outputs: the naive form that the structured ones avoid."""
+"""A full matrix-valued kernel, with inducing variables of the outputs: what the structured forms avoid."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..means import AbstractMean, Zero
 from .base import AbstractPrior
 from .gp import draw_kernel
 from .independent import columns
-from .latents import over_latents
+from .latents import mapped, mean_of_sum, over_latents
 
 
 class MatrixValued(AbstractPrior):
@@ -58,6 +58,10 @@ class MatrixValued(AbstractPrior):
         return None
 
     @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return (self.kernel,)
+
+    @property
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
@@ -68,7 +72,7 @@ class MatrixValued(AbstractPrior):
         def mean(rows: Float[Array, "n D1"]) -> Float[Array, " n"]:
             return pick(self.mean(rows[:, :-1]), rows)
 
-        return features.apply(mean)[None]
+        return features.apply(mean_of_sum(mean, self.kernels), self.kernel)[None]
 
     def Kuu(self, features, jitter):
         return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
@@ -87,7 +91,7 @@ class MatrixValued(AbstractPrior):
 
     def draw(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim + 1)
-        return lambda rows: g(rows)[:, None], lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
+        return mapped(g, lambda values: values[:, None]), lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
 
 
 def every_output(X: Float[Array, "N D"], num: int) -> Float[Array, "NP D1"]:

@@ -1,0 +1,305 @@
+"""Convolution processes: every output is a sum of latent GPs, each seen through its own smoothing kernel."""
+
+import abc
+import itertools
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..kernels.base import AbstractKernel
+from ..kernels.stationary import SquaredExponential, fourier_features
+from ..means import AbstractMean, Zero
+from ..parameters import Module, fixed, positive, real
+from .base import AbstractPrior
+from .gp import draw_kernel
+from .independent import Independent, Latents, as_independent, columns
+from .latents import grouped, repeat
+
+HERMITE_NODES = {1: 32, 2: 16, 3: 8}
+
+
+class AbstractSmoothing(Module):
+    """A matrix G(t) [P, L] of smoothing kernels."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """P, L."""
+
+    @abc.abstractmethod
+    def rule(self, dim: int, dtype: jnp.dtype) -> tuple[Float[Array, "P L Q D"], Float[Array, "P L Q"]]:
+        """Shifts t and coefficients c with ∫ G_pl(t) h(x − t) dt ≈ Σ_q c_plq h(x − t_plq)."""
+
+
+class GaussianSmoothing(AbstractSmoothing):
+    """G_pl(t) = a_pl Π_d N(t_d | 0, s_pld²): widths s [P, L] or [P, L, D] and amplitudes a [P, L] (default 1).
+
+    >>> import inducing as ig
+    >>> ig.priors.GaussianSmoothing(width=[[0.1], [0.5]], amplitude=[[1.0], [-2.0]]).shape
+    (2, 1)
+    """
+
+    width: Float[Array, "P L *D"] = positive()
+    amplitude: Float[Array, "..."] = real(1.0)
+
+    def __check_init__(self):
+        if self.width.ndim not in (2, 3) or self.amplitude.shape not in ((), self.width.shape[:2]):
+            raise ValueError(
+                f"GaussianSmoothing needs width [P, L] or [P, L, D] and amplitude [P, L], got width "
+                f"{list(self.width.shape)} and amplitude {list(self.amplitude.shape)}."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.width.shape[0], self.width.shape[1]
+
+    def variances(self, dim: int) -> Float[Array, "P L D"]:
+        """s² for each dimension."""
+        s = self.width[..., None] if self.width.ndim == 2 else self.width
+        if s.shape[-1] not in (1, dim):
+            raise ValueError(f"GaussianSmoothing.width has {s.shape[-1]} dimensions but the inputs have {dim}.")
+        return jnp.broadcast_to(s**2, (*self.shape, dim))
+
+    def amplitudes(self) -> Float[Array, "P L"]:
+        return jnp.broadcast_to(self.amplitude, self.shape)
+
+    def rule(self, dim, dtype):
+        if dim not in HERMITE_NODES:
+            raise TypeError(
+                f"Gaussian smoothing has a closed form for SquaredExponential latents without a mean; for others it is "
+                f"integrated numerically in up to {max(HERMITE_NODES)} dimensions, and the inputs have {dim}."
+            )
+        x, w = np.polynomial.hermite_e.hermegauss(HERMITE_NODES[dim])
+        nodes, weights = _tensor_rule([x] * dim, [w / np.sqrt(2.0 * np.pi)] * dim)
+        shifts = jnp.sqrt(self.variances(dim))[:, :, None, :] * jnp.asarray(nodes, dtype)[None, None]
+        return shifts, self.amplitudes()[..., None] * jnp.asarray(weights, dtype)[None, None]
+
+
+class Smoothing(AbstractSmoothing):
+    """Any G, a function of one displacement t [D] that gives a matrix [P, L], integrated over the box [lower, upper].
+
+    The rule is Gauss–Legendre with `num` nodes in each dimension: exact for smooth G that vanishes outside the box.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> box = ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), lower=[0.0], upper=[1.0])
+    >>> box.shape
+    (2, 1)
+    """
+
+    function: Callable[[Array], Array]
+    lower: Float[Array, " D"] = fixed()
+    upper: Float[Array, " D"] = fixed()
+    num: int = eqx.field(static=True, default=32)
+
+    def __check_init__(self):
+        if self.lower.ndim != 1 or self.lower.shape != self.upper.shape:
+            raise ValueError(
+                f"Smoothing.lower and upper must both be [D], "
+                f"got {list(self.lower.shape)} and {list(self.upper.shape)}."
+            )
+        out = jax.eval_shape(self.function, jax.ShapeDtypeStruct(self.lower.shape, self.lower.dtype))
+        if len(getattr(out, "shape", ())) != 2:
+            raise ValueError(f"Smoothing.function must give a matrix [P, L] for one displacement [D], got {out}.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return jax.eval_shape(self.function, jax.ShapeDtypeStruct(self.lower.shape, self.lower.dtype)).shape
+
+    def rule(self, dim, dtype):
+        if dim != self.lower.shape[0]:
+            raise ValueError(f"Smoothing has a box of {self.lower.shape[0]} dimensions but the inputs have {dim}.")
+        x, w = np.polynomial.legendre.leggauss(self.num)
+        nodes, weights = _tensor_rule([(x + 1.0) / 2.0] * dim, [w / 2.0] * dim)
+        size = self.upper - self.lower
+        t = self.lower[None] + size[None] * jnp.asarray(nodes, dtype)
+        G = jnp.moveaxis(jax.vmap(self.function)(t), 0, -1)  # [P, L, Q]
+        return jnp.broadcast_to(t, (*G.shape[:2], *t.shape)), G * (jnp.prod(size) * jnp.asarray(weights, dtype))
+
+
+class ConvolutionProcess(AbstractPrior):
+    """Outputs that are latent GPs seen through smoothing kernels: eq:def_conv_gp.
+
+        f_p(x) = μ_p(x) + Σ_l ∫ G_pl(x − z) g_l(z) dz
+
+    `smoothing` is G: `GaussianSmoothing`, in closed form for SquaredExponential latents in any dimension (and else by
+    Gauss–Hermite quadrature), or `Smoothing` with any function by quadrature. `latents` is a sequence of L GPs (or
+    kernels), or one that all share. The inducing variables are features of the latents g.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> G = ig.priors.GaussianSmoothing(width=[[0.5], [4.0]])
+    >>> prior = ig.priors.ConvolutionProcess(G, ig.kernels.SquaredExponential(lengthscale=3.0))
+    >>> prior.covariance(jnp.zeros((1, 1))).shape
+    (2, 2)
+    """
+
+    smoothing: AbstractSmoothing
+    latents: Independent
+    mean_function: AbstractMean
+
+    def __init__(self, smoothing: AbstractSmoothing, latents: Latents | Independent, mean: AbstractMean | None = None):
+        if not isinstance(smoothing, AbstractSmoothing):
+            raise TypeError(
+                f"smoothing must be ig.priors.GaussianSmoothing or Smoothing, got {type(smoothing).__name__}."
+            )
+        L = smoothing.shape[1]
+        self.smoothing = smoothing
+        self.latents = as_independent(latents, L)
+        if self.latents.num != L:
+            raise ValueError(f"smoothing has {L} columns but there are {self.latents.num} latents; it is [P, L].")
+        self.mean_function = Zero() if mean is None else mean
+
+    @property
+    def num_latents(self) -> int:
+        return self.latents.num
+
+    @property
+    def num_outputs(self) -> int:
+        return self.smoothing.shape[0]
+
+    @property
+    def num_sites(self) -> int:
+        return self.num_outputs
+
+    @property
+    def mixing(self) -> None:
+        return None
+
+    @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return self.latents.kernels
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.latents.smoothness
+
+    @property
+    def _closed(self) -> bool:
+        gaussian = isinstance(self.smoothing, GaussianSmoothing)
+        return gaussian and all(isinstance(k, SquaredExponential) for k in self.latents.kernels)
+
+    def mean(self, X):
+        out = columns(self.mean_function(X), self.num_outputs)
+        if isinstance(self.latents.mean_function, Zero) and all(
+            isinstance(g.mean_function, Zero) for g in self.latents.latents
+        ):
+            return out
+        shifts, c = self.smoothing.rule(X.shape[1], X.dtype)
+        for p, l in itertools.product(range(self.num_outputs), range(self.num_latents)):
+            own = self.latents.mean(_shifted(X, shifts[p, l]))[:, l]
+            out = out.at[:, p].add(own.reshape(X.shape[0], -1) @ c[p, l])
+        return out
+
+    def mu_u(self, features):
+        return self.latents.mu_u(features)
+
+    def Kuu(self, features, jitter):
+        return repeat(self.latents.Kuu(features, jitter), self.num_latents)
+
+    def Kuf(self, features, X):
+        each = features if isinstance(features, tuple) else (features,) * self.num_latents
+
+        def latent(kernel, own, a, b):
+            def output(a: Array, b: Array) -> Float[Array, "M N"]:
+                if self._closed:
+                    return b * own.Kuf(kernel.smoothed(a), X)
+                return own.Kuf(kernel, _shifted(X, a)).reshape(own.num_features, X.shape[0], -1) @ b
+
+            return jnp.moveaxis(jax.vmap(output)(a, b), 0, -1)
+
+        return self._grouped(latent, X, each)
+
+    def Kff(self, X, X2=None):
+        Y = X if X2 is None else X2
+
+        def latent(kernel, a, b):
+            def pair(a1: Array, b1: Array, a2: Array, b2: Array) -> Float[Array, "N N2"]:
+                if self._closed:
+                    return b1 * b2 * kernel.smoothed(a1 + a2).gram(X, Y)
+                K = kernel.gram(_shifted(X, a1), _shifted(Y, a2)).reshape(X.shape[0], -1, Y.shape[0], b2.shape[0])
+                return jnp.einsum("nqmr,q,r->nm", K, b1, b2)
+
+            over = jax.vmap if self._closed else _sequentially
+            K = over(lambda a1, b1: over(lambda a2, b2: pair(a1, b1, a2, b2))(a, b))(a, b)
+            return jnp.transpose(K, (2, 0, 3, 1))
+
+        return self._grouped(latent, X)
+
+    def Kff_diag(self, X):
+        def latent(kernel, a, b):
+            def output(a: Array, b: Array) -> Float[Array, " N"]:
+                if self._closed:
+                    return b**2 * kernel.smoothed(2.0 * a).diag(X)
+                return _sequentially(lambda x: b @ kernel.gram(x[None] - a) @ b)(X)
+
+            return jax.vmap(output, out_axes=-1)(a, b)
+
+        return self._grouped(latent, X)
+
+    def draw(self, key, num, dim):
+        keys = jax.random.split(key, self.num_latents)
+
+        def latent(X, kernel, key, a, b):
+            if self._closed:
+                g = _draw_smoothed(kernel, key, num, dim)
+                return jax.vmap(lambda a, b: b * g(X, a), out_axes=-1)(a, b)
+            g = draw_kernel(kernel, key, num, dim)
+            return jax.vmap(lambda a, b: g(_shifted(X, a)).reshape(X.shape[0], -1) @ b, out_axes=-1)(a, b)
+
+        def sites(X: Float[Array, "n D"]) -> Float[Array, "n L P"]:
+            return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, keys), 0, 1)
+
+        def own(X, kernel, key):
+            if self._closed:
+                return _draw_smoothed(kernel, key, num, dim)(X, jnp.zeros(dim, X.dtype))
+            return draw_kernel(kernel, key, num, dim)(X)
+
+        kernels = self._kernels
+        return lambda X: grouped(lambda *i: own(X, *i), list(zip(kernels, keys, strict=True))).T, sites
+
+    @property
+    def _kernels(self) -> tuple[AbstractKernel, ...]:
+        kernels = self.latents.kernels
+        return kernels * self.num_latents if len(kernels) == 1 else kernels
+
+    def _grouped(self, fn: Callable, X: Array, *each) -> Array:
+        """fn for each latent, with its smoothing: variances [P, D] and amplitudes [P], or shifts and coefficients."""
+        if self._closed:
+            a, b = self.smoothing.variances(X.shape[1]), self.smoothing.amplitudes()
+        else:
+            a, b = self.smoothing.rule(X.shape[1], X.dtype)
+        a, b = jnp.swapaxes(a, 0, 1), jnp.swapaxes(b, 0, 1)
+        return grouped(fn, list(zip(self._kernels, *each, a, b, strict=True)))
+
+
+def _tensor_rule(nodes: list[np.ndarray], weights: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """A product rule: nodes [Q, D] and weights [Q]."""
+    t = np.stack([g.reshape(-1) for g in np.meshgrid(*nodes, indexing="ij")], axis=1)
+    w = np.prod(np.stack([g.reshape(-1) for g in np.meshgrid(*weights, indexing="ij")], axis=1), axis=1)
+    return t, w
+
+
+def _shifted(X: Float[Array, "N D"], shifts: Float[Array, "Q D"]) -> Float[Array, "NQ D"]:
+    return (X[:, None, :] - shifts[None, :, :]).reshape(-1, X.shape[1])
+
+
+def _sequentially(fn: Callable) -> Callable:
+    """fn over the leading axis, one at a time."""
+    return lambda *args: jax.lax.map(lambda item: fn(*item), args)
+
+
+def _draw_smoothed(kernel: SquaredExponential, key: Array, num: int, dim: int) -> Callable[[Array, Array], Array]:
+    """A draw g as (X, v) ↦ ∫ N(t | 0, diag v) g(X − t) dt: each wave of frequency ω is damped by exp(−½ Σ ω² v)."""
+    key_features, key_weights = jax.random.split(key)
+    omega = kernel.unit_frequencies(key_features, -(-num // 2), dim)
+    phi = fourier_features(omega, kernel.variance)
+    weights = jax.random.normal(key_weights, (2, omega.shape[0]), omega.dtype)
+
+    def smoothed(X: Float[Array, "n D"], v: Float[Array, " D"]) -> Float[Array, " n"]:
+        damping = jnp.exp(-0.5 * (kernel.scaled(omega) ** 2 @ v))
+        return phi(kernel.scaled(X)) @ (weights * damping[None]).reshape(-1)
+
+    return smoothed

@@ -1,0 +1,124 @@
+"""The derivatives of a Gaussian process, as a vector-valued Gaussian process."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kernels.base import AbstractKernel
+from ..parameters import dtype_of
+from .base import AbstractPrior, weights
+
+
+class Derivative(AbstractPrior):
+    """The gradient of a scalar GP, or the flattened Jacobian of a multioutput one (section 2.4, derivative GP).
+
+        f(x)[p·D + d] = ∂f_p/∂x_d (x),      K(x, x') = ∇_x ∇_x' k(x, x')
+
+    With `values`, each output is followed by its derivatives, f_p, ∂f_p/∂x_1, …, ∂f_p/∂x_D: with NaN for what was not
+    measured, values and gradients are observed together. `dim` is D. The inducing variables remain features of the
+    latents, such as their values. Derivatives of derivatives work as far as the kernel is smooth.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> prior = ig.priors.Derivative(ig.GP(ig.kernels.SquaredExponential(lengthscale=[1.0, 2.0])), dim=2)
+    >>> prior.covariance(jnp.zeros((1, 2))).tolist()
+    [[1.0, 0.0], [0.0, 0.25]]
+    """
+
+    prior: AbstractPrior
+    dim: int = eqx.field(static=True)
+    values: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        if not self.prior.smoothness >= 1:
+            kernels = {type(k).__name__ for k in jax.tree.leaves(self.prior, is_leaf=_is_kernel) if _is_kernel(k)}
+            raise TypeError(
+                f"this {type(self.prior).__name__} has no derivative in mean square (kernel: {', '.join(kernels)}); "
+                "use a smoother kernel, such as Matern32, Matern52 or SquaredExponential."
+            )
+        if self.dim < 1:
+            raise ValueError(f"dim is the number of input dimensions, at least 1; got {self.dim}.")
+
+    @property
+    def _directions(self) -> int:
+        return self.dim + int(self.values)
+
+    @property
+    def num_latents(self) -> int:
+        return self.prior.num_latents
+
+    @property
+    def num_outputs(self) -> int:
+        return self.prior.num_outputs * self._directions
+
+    @property
+    def num_sites(self) -> int:
+        return self.prior.num_sites * self._directions
+
+    @property
+    def mixing(self) -> Float[Array, "P L"] | None:
+        W = weights(self.prior)
+        if W is None and self.num_latents == 1:
+            return None
+        W = jnp.eye(self.prior.num_outputs, dtype=dtype_of(self)) if W is None else W
+        return jnp.repeat(W, self._directions, axis=0)
+
+    @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return self.prior.kernels
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.prior.smoothness - 1
+
+    def mean(self, X):
+        return self._along(self.prior.mean, X).reshape(X.shape[0], -1)
+
+    def mu_u(self, features):
+        return self.prior.mu_u(features)
+
+    def Kuu(self, features, jitter):
+        return self.prior.Kuu(features, jitter)
+
+    def Kuf(self, features, X):
+        K = self._along(lambda X: self.prior.Kuf(features, X), X)
+        return K.reshape(*K.shape[:3], -1)
+
+    def Kff(self, X, X2=None):
+        X2 = X if X2 is None else X2
+
+        def inner(X2: Array) -> Array:
+            K = self._along(lambda X: self.prior.Kff(X, X2), X)  # [K, N, J, N2, J2, d]
+            return jnp.moveaxis(K, 5, 3)  # [K, N, J, d, N2, J2]
+
+        K = self._along(inner, X2)  # [K, N, J, d, N2, J2, e]
+        n, m = self.num_sites, X2.shape[0]
+        return K.reshape(K.shape[0], X.shape[0], n, m, n)
+
+    def Kff_diag(self, X):
+        def one(x: Float[Array, " D"]) -> Float[Array, "K J"]:
+            return jnp.diagonal(self.Kff(x[None], x[None])[:, 0, :, 0], axis1=1, axis2=2)
+
+        return jnp.swapaxes(jax.vmap(one)(X), 0, 1)
+
+    def draw(self, key, num, dim):
+        g, sites = self.prior.draw(key, num, dim)
+
+        def derivatives(X: Float[Array, "n D"]) -> Float[Array, "n L J"]:
+            s = self._along(sites, X)
+            return s.reshape(*s.shape[:2], -1)
+
+        return g, derivatives
+
+    def _along(self, fn, X: Float[Array, "N D"]) -> Float[Array, "..."]:
+        """∂fn/∂x_d of a function whose rows depend on one row of X each, for all rows at once; d is the last axis."""
+        if X.shape[1] != self.dim:
+            raise ValueError(f"Derivative has dim={self.dim} but the inputs have {X.shape[1]} columns.")
+        basis = jnp.broadcast_to(jnp.eye(self.dim, dtype=X.dtype)[:, None, :], (self.dim, *X.shape))
+        value, push = jax.linearize(fn, X)
+        slopes = jax.vmap(push, out_axes=-1)(basis)
+        return jnp.concatenate([value[..., None], slopes], axis=-1) if self.values else slopes
+
+
+def _is_kernel(node) -> bool:
+    return isinstance(node, AbstractKernel)

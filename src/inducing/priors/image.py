@@ -1,0 +1,202 @@
+"""Image-convolutional processes: one GP of patches, seen at every patch of an image."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..kernels.base import AbstractKernel
+from ..means import AbstractMean, Zero
+from ..parameters import as_float_array, dtype_of, real
+from .base import AbstractPrior
+from .independent import Independent, Latents, as_independent, columns
+from .latents import over_latents
+
+BLOCK_ENTRIES = 2**20
+"""Kernel entries that are held at a time."""
+
+
+class ImageConvolution(AbstractPrior):
+    """A GP of images from one of patches (section 2.4, image-convolutional GP; van der Wilk et al. 2017).
+
+        f(x)[i] = g(x[i])                      the responses of the I patches x[i] of an image x (the default),
+        f(x) = 1/I Σ_i w_i g(x[i])             their weighted mean, with `weights` w [I] (True: ones), trained
+
+    An input is a flattened image [H·W·C] of `image_shape` (H, W) or (H, W, C). Patches of `patch_shape` (h, w), all
+    channels together, stand `stride` pixels apart, row by row, each flattened to [h·w·C]. `latents` is the GP (or
+    kernel) of patches, or several; with `num` of them sharing it, there are num·I responses (those of a latent
+    together), or num means. Inducing points are patches [M, h·w·C]. Sums over patches run in blocks of images.
+
+    >>> import inducing as ig
+    >>> k = ig.kernels.SquaredExponential()
+    >>> responses = ig.priors.ImageConvolution(k, image_shape=(5, 5), patch_shape=(3, 3))
+    >>> classes = ig.priors.ImageConvolution(k, (28, 28), (4, 4), stride=2, weights=True, num=10)
+    >>> responses.num_outputs, classes.num_outputs, classes.num_patches
+    (9, 10, 169)
+    """
+
+    latents: Independent
+    weights: Float[Array, " I"] | None = real()
+    mean_function: AbstractMean
+    image_shape: tuple[int, int, int] = eqx.field(static=True)
+    patch_shape: tuple[int, int] = eqx.field(static=True)
+    stride: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        latents: Latents | Independent,
+        image_shape: tuple[int, ...],
+        patch_shape: tuple[int, int],
+        stride: int = 1,
+        weights: Any = None,
+        num: int = 1,
+        mean: AbstractMean | None = None,
+    ):
+        if len(image_shape) not in (2, 3) or len(patch_shape) != 2:
+            raise ValueError(
+                f"image_shape must be (H, W) or (H, W, C) and patch_shape (h, w), got {image_shape} and {patch_shape}."
+            )
+        H, W, C = image_shape if len(image_shape) == 3 else (*image_shape, 1)
+        for name, size, patch in (("high", H, patch_shape[0]), ("wide", W, patch_shape[1])):
+            if stride < 1 or not 1 <= patch <= size or (size - patch) % stride:
+                raise ValueError(
+                    f"patches {patch} pixels {name} and {stride} apart do not cover an image {size} pixels {name}; "
+                    f"choose them so that {size} − patch is a multiple of the stride."
+                )
+        self.image_shape, self.patch_shape, self.stride = (H, W, C), tuple(patch_shape), stride
+        self.latents = as_independent(latents, num)
+        self.mean_function = Zero() if mean is None else mean
+        I = self.num_patches
+        if weights is not None and not isinstance(weights, bool) and as_float_array(weights).shape != (I,):
+            raise ValueError(
+                f"weights must have one entry for each of the {I} patches, got shape {as_float_array(weights).shape}."
+            )
+        if isinstance(weights, bool):
+            weights = jnp.ones(I, dtype_of(self.latents)) if weights else None
+        self.weights = weights
+
+    @property
+    def num_patches(self) -> int:
+        """I."""
+        (H, W, _), (h, w), s = self.image_shape, self.patch_shape, self.stride
+        return ((H - h) // s + 1) * ((W - w) // s + 1)
+
+    @property
+    def num_latents(self) -> int:
+        return self.latents.num
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num_latents * self.num_sites
+
+    @property
+    def num_sites(self) -> int:
+        return self.num_patches if self.weights is None else 1
+
+    @property
+    def mixing(self) -> Float[Array, "P L"] | None:
+        if self.weights is not None or self.num_latents == 1:
+            return None
+        return jnp.repeat(jnp.eye(self.num_latents, dtype=dtype_of(self)), self.num_patches, axis=0)
+
+    @property
+    def kernels(self) -> tuple[AbstractKernel, ...]:
+        return self.latents.kernels
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.latents.smoothness
+
+    def patches(self, X: Float[Array, "N HWC"]) -> Float[Array, "N I hwC"]:
+        """The patches of images, for choosing inducing patches among them."""
+        H, W, C = self.image_shape
+        if X.shape[-1] != H * W * C:
+            raise ValueError(
+                f"the images have {X.shape[-1]} entries, but image_shape {self.image_shape} needs {H * W * C}."
+            )
+        h, w = self.patch_shape
+        pixels = np.arange(H * W * C).reshape(H, W, C)
+        corners = [(i, j) for i in range(0, H - h + 1, self.stride) for j in range(0, W - w + 1, self.stride)]
+        return X[:, np.stack([pixels[i : i + h, j : j + w].reshape(-1) for i, j in corners])]
+
+    def mean(self, X):
+        own = self._sites_of(self.latents.mean)(X)  # [N, L, J]
+        return own.reshape(X.shape[0], -1) + columns(self.mean_function(X), self.num_outputs)
+
+    def mu_u(self, features):
+        return self.latents.mu_u(features)
+
+    def Kuu(self, features, jitter):
+        return self.latents.Kuu(features, jitter)
+
+    def Kuf(self, features, X):
+        I = self.num_patches
+
+        def rows(kernel, own, X: Float[Array, "n HWC"]) -> Float[Array, "n M J"]:
+            K = own.Kuf(kernel, self.patches(X).reshape(X.shape[0] * I, -1))
+            return jnp.swapaxes(self._read(K.reshape(-1, X.shape[0], I)), 0, 1)
+
+        def latent(kernel, own) -> Float[Array, "M N J"]:
+            K = _in_blocks(lambda x: rows(kernel, own, x), X, BLOCK_ENTRIES // (I * own.num_features))
+            return jnp.swapaxes(K, 0, 1)
+
+        return over_latents(latent, self.latents.kernels, features)
+
+    def Kff(self, X, X2=None):
+        Y, I = X if X2 is None else X2, self.num_patches
+
+        def latent(kernel, _) -> Float[Array, "N J N2 J"]:
+            def one(x: Float[Array, "1 HWC"]) -> Float[Array, "1 J N2 J"]:
+                def several(y: Float[Array, "n HWC"]) -> Float[Array, "n J J"]:
+                    K = kernel.gram(self.patches(x)[0], self.patches(y).reshape(y.shape[0] * I, -1))
+                    K = self._read(K.reshape(I, -1, I))  # [I, n, J]
+                    return jnp.moveaxis(self._read(jnp.moveaxis(K, 0, -1)), 2, 1)  # [n, J of x, J of y]
+
+                return jnp.swapaxes(_in_blocks(several, Y, BLOCK_ENTRIES // I**2), 0, 1)[None]
+
+            return _in_blocks(one, X, 1)
+
+        return over_latents(latent, self.latents.kernels)
+
+    def Kff_diag(self, X):
+        def rows(kernel, X: Float[Array, "n HWC"]) -> Float[Array, "n J"]:
+            if self.weights is None:
+                return kernel.diag(self.patches(X).reshape(X.shape[0] * self.num_patches, -1)).reshape(X.shape[0], -1)
+            w = self.weights / self.num_patches
+            return jax.vmap(lambda patches: w @ kernel.gram(patches) @ w)(self.patches(X))[:, None]
+
+        size = BLOCK_ENTRIES // self.num_patches ** (1 if self.weights is None else 2)
+        return over_latents(lambda k, _: _in_blocks(lambda x: rows(k, x), X, size), self.latents.kernels)
+
+    def draw(self, key, num, dim):
+        h, w = self.patch_shape
+        g, _ = self.latents.draw(key, num, h * w * self.image_shape[2])
+        return g, self._sites_of(g)
+
+    def _sites_of(self, g):
+        """Sites [n, L, J] of latent functions g: [n, hwC] → [n, L]."""
+
+        def sites(X: Float[Array, "n HWC"]) -> Float[Array, "n L J"]:
+            values = g(self.patches(X).reshape(X.shape[0] * self.num_patches, -1))
+            return self._read(jnp.swapaxes(values.reshape(X.shape[0], self.num_patches, -1), 1, 2))
+
+        return sites
+
+    def _read(self, values: Float[Array, "a b I"]) -> Float[Array, "a b J"]:
+        """The readout over the patches."""
+        return values if self.weights is None else (values @ (self.weights / self.num_patches))[..., None]
+
+
+def _in_blocks(fn, X: Float[Array, "N D"], size: int) -> Float[Array, "N ..."]:
+    """fn of the rows of X, at most `size` of them at a time; the reverse pass recomputes a block."""
+    N = X.shape[0]
+    size = min(max(size, 1), N)
+    blocks = -(-N // size)
+    if blocks == 1:
+        return fn(X)
+    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)]).reshape(blocks, size, -1)
+    out = jax.lax.map(jax.checkpoint(fn), padded)
+    return out.reshape(blocks * size, *out.shape[2:])[:N]
