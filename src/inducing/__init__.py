@@ -13,6 +13,8 @@ from .collapsed import collapse as collapse
 from .collapsed import collapsed_elbo as collapsed_elbo
 from .collapsed import log_evidence as log_evidence
 from .data import Data as Data
+from .gplvm import gplvm_collapse as gplvm_collapse
+from .gplvm import gplvm_elbo as gplvm_elbo
 from .layers import BayesianDense as BayesianDense
 from .layers import LatentVariable as LatentVariable
 from .layers import SparseGP as SparseGP
@@ -21,6 +23,7 @@ from .objectives import elbo as elbo
 from .objectives import iw_elbo_global as iw_elbo_global
 from .parameters import Module as Module
 from .priors import GP as GP
+from .stacks import deep_gp as deep_gp
 from .training import FitResult as FitResult
 from .training import fit as fit
 from .training import initialise as initialise

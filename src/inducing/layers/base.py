@@ -52,7 +52,10 @@ class AbstractLayer(Module):
     def moments(
         self, x: Float[Array, "N R D"], correlated: bool = False, cache: Any = None
     ) -> tuple[Float[Array, "N R P"], Float[Array, "N R P"] | Float[Array, "N R P P"]]:
-        """Mean and variance of the outputs at each input; `correlated` asks for their P × P covariance."""
+        """Mean and variance of the outputs at each input.
+
+        `correlated` asks for their P × P covariance, where it is not diagonal.
+        """
 
     @abc.abstractmethod
     def joint(

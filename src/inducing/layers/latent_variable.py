@@ -88,13 +88,35 @@ class LatentVariable(AbstractLayer):
         if data.y is None:
             return Sample(h, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
         whitened = (h - prior_mean) / prior_scale
-        scales = root if diagonal else jnp.diagonal(root, axis1=-2, axis2=-1)
-        log_det = jnp.sum(jnp.log(scales) - jnp.log(prior_scale), axis=-1)
+        log_det = jnp.sum(jnp.log(_scales(root)) - jnp.log(prior_scale), axis=-1)
         log_ratio = 0.5 * jnp.sum(self._noise(h, mean, root) ** 2 - whitened**2, axis=-1) + log_det
+        return Sample(h, log_ratio, self._kl(mean, root))
+
+    def _kl(self, mean: Array, root: Array) -> Array:
+        prior_mean, prior_scale = self._prior(mean.dtype)
+        diagonal = root.ndim == 3
         relative = root / (prior_scale if diagonal else prior_scale[..., None])
         trace = jnp.sum(relative**2, axis=-1 if diagonal else (-2, -1))
-        kl = 0.5 * (trace + jnp.sum(((mean - prior_mean) / prior_scale) ** 2, axis=-1) - self.dim) - log_det
-        return Sample(h, log_ratio, kl)
+        log_det = jnp.sum(jnp.log(_scales(root)) - jnp.log(prior_scale), axis=-1)
+        return 0.5 * (trace + jnp.sum(((mean - prior_mean) / prior_scale) ** 2, axis=-1) - self.dim) - log_det
+
+    def posterior(self, data: Data) -> tuple[Float[Array, "N d"], Array, Float[Array, " N"]]:
+        """Mean and root ([N, d] if diagonal, else [N, d, d]) of q(h_n) of the data's rows, and KL(q(h_n) ‖ p(h_n)).
+
+        For encoders that do not see the layer's own input.
+
+        >>> import jax.numpy as jnp
+        >>> import inducing as ig
+        >>> layer = ig.LatentVariable(2, ig.layers.PerDatum(jnp.zeros((3, 2))))
+        >>> mean, root, kl = layer.posterior(ig.Data(None, [0.0, 1.0, 2.0]))
+        >>> mean.shape, kl.tolist()
+        ((3, 2), [0.0, 0.0, 0.0])
+        """
+        if self.encoder is None or "input" in self.encoder.sees:
+            raise TypeError("posterior(data) is for a latent variable whose encoder sees x, y or the index.")
+        x = jnp.zeros((len(data), 1, 0), dtype_of(self))
+        mean, root = self.encoder(x, data, self.dim)
+        return mean[:, 0], root[:, 0], self._kl(mean, root)[:, 0]
 
     def _noise(self, h: Array, mean: Array, root: Array) -> Array:
         """root⁻¹ (h − mean): the noise again, but as a function of h, so that derivatives of log q(h) are right."""
@@ -152,6 +174,11 @@ class LatentVariable(AbstractLayer):
 def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, "N R D+d"]:
     """[x, h], where x may have one replicate only."""
     return jnp.concatenate([jnp.broadcast_to(x, (*h.shape[:2], x.shape[2])), h], axis=-1)
+
+
+def _scales(root: Array) -> Array:
+    """The diagonal of roots given as [N, R, d] or [N, R, d, d]."""
+    return root if root.ndim == 3 else jnp.diagonal(root, axis1=-2, axis2=-1)
 
 
 def _same(root: Array, vector: Array) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..covariance import AbstractCovariance, Dense, batched, default_jitter
 from ..features.base import AbstractFeatures
@@ -20,17 +20,32 @@ from ..priors.base import (
     mix_mean,
     mix_variance,
 )
+from ..priors.base import (
+    weights as output_weights,
+)
 from ..priors.latents import apply_features
 from . import qu
 from .base import AbstractLayer
 
 
+class Quadratic(NamedTuple):
+    """α = Kuu⁻¹ m_v and C = Kuu⁻¹ (Kuu − S_vv) Kuu⁻¹, so that the mean is Kfu α and the variance Kff − diag(Kfu C Kuf).
+
+    One large product instead of two; `accurate` says whether the variances survive the cancellation.
+    """
+
+    alpha: Float[Array, "L M"]
+    C: Float[Array, "L M M"]
+    accurate: Bool[Array, ""]
+
+
 class Cache(NamedTuple):
-    """What does not depend on the inputs: the factorised Kuu, and q(w)."""
+    """What does not depend on the inputs: the factorised Kuu, q(w), and what makes many predictions quick."""
 
     Kuu: AbstractCovariance
     mean: Float[Array, "L M"]
     root: Array
+    quadratic: Quadratic | None = None
 
 
 class _Sites(NamedTuple):
@@ -156,11 +171,32 @@ class SparseGP(AbstractLayer):
 
     def cache(self) -> Cache:
         """Factorise Kuu and whiten q(u) once, for `marginals` and `moments` at many inputs."""
+        factors = self._factors()
+        dense = isinstance(factors.Kuu, Dense) and not qu.is_coupled(self.root)
+        if not dense or factors.mean.dtype != jnp.float64:  # in float32 the quadratic form gives negative variances
+            return factors
+        return factors._replace(quadratic=self._quadratic(factors))
+
+    def _factors(self) -> Cache:
         Kuu = self.Kuu()
         return Cache(Kuu, *self.whitened(Kuu))
 
+    def _quadratic(self, factors: Cache) -> Quadratic:
+        L, M = factors.mean.shape
+        Kuu = qu.repeat(factors.Kuu, L)
+        root = qu.expand(factors.root)
+        rest = jnp.eye(M, dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
+        half = batched("root_solve_transpose", Kuu, rest)
+        C = batched("root_solve_transpose", Kuu, jnp.swapaxes(half, 1, 2))
+        alpha = batched("root_solve_transpose", Kuu, factors.mean[..., None])[..., 0]
+        # Rounding costs about 100 ε max|C| k² in a variance; the smallest variances are about those at the features.
+        smallest = jnp.min(jnp.sum(qu.colour(root, factors.Kuu, L) ** 2, axis=2), axis=1)
+        scale = jnp.mean(batched("diagonal", Kuu), axis=1)
+        lost = 100.0 * jnp.finfo(C.dtype).eps * jnp.max(jnp.abs(C), axis=(1, 2)) * scale**2
+        return Quadratic(alpha, C, jnp.all(lost <= 1e-4 * smallest))
+
     def _sites(self, X: Float[Array, "n D"], cache: Cache | None = None) -> _Sites:
-        Kuu, m, root = self.cache() if cache is None else cache
+        Kuu, m, root, _ = self._factors() if cache is None else cache
         Kuf = self.prior.Kuf(self.features, X)
         A = batched("root_solve", Kuu, Kuf.reshape(*Kuf.shape[:2], -1))
         mean = m @ A[0] if A.shape[0] == 1 else (m[:, None, :] @ A)[:, 0]
@@ -171,18 +207,39 @@ class SparseGP(AbstractLayer):
     ) -> tuple[Float[Array, "n P"], Float[Array, "n P"]]:
         """Mean and variance of each output of q(f) at each input."""
         n, J, L = X.shape[0], self.prior.num_sites, self.prior.num_latents
-        sites = self._sites(X, cache)
-        mean = self.prior.mean(X) + mix_mean(self.prior, jnp.moveaxis(sites.mean.reshape(L, n, J), 0, 1))
-        prior_variance = self.prior.Kff_diag(X)  # [K, n, J]
-        explained = _column_norms(sites.A).reshape(-1, n, J)
-        conditional = jnp.broadcast_to(prior_variance - explained, (L, n, J))
-        if qu.is_coupled(self.root):
-            C = jnp.einsum("lin,kin->nlk", sites.T, sites.T).reshape(n, J, L, L)
-            variance = mix_variance(self.prior, conditional) + mix_coupled_variance(self.prior, C)
+        prior_variance = jnp.broadcast_to(K := self.prior.Kff_diag(X), (L, *K.shape[1:]))  # [L, n, J]
+        if cache is not None and cache.quadratic is not None:
+            mean_s, reduction = jax.lax.cond(cache.quadratic.accurate, self._quick_reduction, self._reduction, X, cache)
+            variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
+        elif not qu.is_coupled(self.root):
+            mean_s, reduction = self._reduction(X, cache)
+            variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
         else:
-            variance = mix_variance(self.prior, conditional + _column_norms(sites.T).reshape(L, n, J))
-        floor = jnp.finfo(X.dtype).eps * mix_variance(self.prior, jnp.broadcast_to(prior_variance, (L, n, J)))
+            mean_s, A, T = self._sites(X, cache)
+            conditional = prior_variance - jnp.broadcast_to(a := _column_norms(A).reshape(-1, n, J), (L, *a.shape[1:]))
+            C = jnp.einsum("lin,kin->nlk", T, T).reshape(n, J, L, L)
+            variance = mix_variance(self.prior, conditional) + mix_coupled_variance(self.prior, C)
+        mean = self.prior.mean(X) + mix_mean(self.prior, jnp.moveaxis(mean_s.reshape(L, n, J), 0, 1))
+        floor = jnp.finfo(X.dtype).eps * mix_variance(self.prior, prior_variance)
         return mean, jnp.maximum(variance, floor)
+
+    def _reduction(self, X: Float[Array, "n D"], cache: Cache | None) -> tuple[Array, Array]:
+        """The mean [L, n·J] of the sites of uncoupled latents, and by how much q reduces their prior variance."""
+        sites = self._sites(X, cache)
+        explained, kept = _column_norms(sites.A), _column_norms(sites.T)
+        return sites.mean, jnp.broadcast_to(explained, kept.shape) - kept
+
+    def _quick_reduction(self, X: Float[Array, "n D"], cache: Cache) -> tuple[Array, Array]:
+        assert cache.quadratic is not None
+        alpha, C, _ = cache.quadratic
+        Kuf = self.prior.Kuf(self.features, X)
+        Kuf = Kuf.reshape(*Kuf.shape[:2], -1)
+        L, M, _ = C.shape
+        if Kuf.shape[0] == 1:
+            mean, product = alpha @ Kuf[0], (C.reshape(L * M, M) @ Kuf[0]).reshape(L, M, -1)
+        else:
+            mean, product = (alpha[:, None, :] @ Kuf)[:, 0], C @ Kuf
+        return mean, _column_sums(product * jnp.broadcast_to(Kuf, product.shape))
 
     def site_covariance(self, X: Float[Array, "N G D"], cache: Cache | None = None) -> tuple[Array, Array]:
         """Mean [N, L, G, J] and covariance of the sites of each latent, jointly within each group of G points.
@@ -224,7 +281,7 @@ class SparseGP(AbstractLayer):
     def moments(self, x, correlated=False, cache=None):
         N, R, D = x.shape
         P = self.prior.num_outputs
-        if correlated:
+        if correlated and (qu.is_coupled(self.root) or output_weights(self.prior) is not None):
             mean, cov = self.joint(x.reshape(N * R, 1, D), cache)
             return mean.reshape(N, R, P), cov.reshape(N, R, P, P)
         mean, variance = self.marginals(x.reshape(N * R, D), cache)
@@ -259,7 +316,7 @@ class SparseGP(AbstractLayer):
         m, root = self.whitened(Kuu)
         noise = jax.random.normal(key_u, m.shape, m.dtype)
         w = m + qu.root_matmul(root, noise)
-        own = apply_features(self.features, g, L)  # [L, M]
+        own = apply_features(self.features, self.prior.kernels, g, L)  # [L, M]
         whitened_own = batched("root_solve", qu.repeat(Kuu, L), own[..., None])[..., 0]
         weights = batched("root_solve_transpose", qu.repeat(Kuu, L), (w - whitened_own)[..., None])[..., 0]
 
@@ -295,5 +352,10 @@ def _checked_features(features: Any, prior: AbstractPrior) -> Any:
 
 
 def _column_norms(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
-    """Σ_m A[k, m, n]², as a product with ones (a sum over the leading axis of a wide array is slow on CPUs)."""
-    return jnp.einsum("m,kmn->kn", jnp.ones(A.shape[1], A.dtype), A**2)
+    """Σ_m A[k, m, n]²."""
+    return _column_sums(A**2)
+
+
+def _column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
+    """Σ_m A[k, m, n], as a product with ones (a sum over the leading axis of a wide array is slow on CPUs)."""
+    return jnp.einsum("m,kmn->kn", jnp.ones(A.shape[1], A.dtype), A)

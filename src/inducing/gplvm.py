@@ -1,0 +1,159 @@
+"""The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010): the reference for the sampled one."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .collapsed import inverse_root
+from .covariance import Dense
+from .data import Data, as_data
+from .features.points import InducingPoints
+from .kernels.stationary import SquaredExponential
+from .layers.latent_variable import LatentVariable
+from .layers.sparse_gp import SparseGP
+from .likelihoods.gaussian import Gaussian
+from .model import Model
+from .parameters import dtype_of
+from .priors.gp import GP
+from .priors.independent import Independent
+
+
+class PsiStatistics(NamedTuple):
+    """Expectations of the kernel under q(h): ψ0 = Σ_n E k(h_n, h_n), ψ1 = E K_hZ, ψ2 = Σ_n E k(Z, h_n) k(h_n, Z)."""
+
+    psi0: Float[Array, ""]
+    psi1: Float[Array, "N M"]
+    psi2: Float[Array, "M M"]
+
+
+def psi_statistics(
+    kernel: SquaredExponential,
+    Z: Float[Array, "M D"],
+    mean: Float[Array, "N D"],
+    variance: Float[Array, "N D"],
+) -> PsiStatistics:
+    """ψ0, ψ1, ψ2 of the squared exponential under h_n ~ N(mean_n, diag(variance_n)).
+
+        ψ1[n, m] = σ² Π_d (1 + v/ℓ²)^−½ exp(−½ (μ − z_m)² / (ℓ² + v))
+        ψ2[m, m'] = σ⁴ Σ_n Π_d (1 + 2v/ℓ²)^−½ exp(−¼ (z_m − z_m')²/ℓ² − (μ − (z_m + z_m')/2)² / (ℓ² + 2v))
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> from inducing.gplvm import psi_statistics
+    >>> Z = jnp.zeros((1, 1))
+    >>> psi = psi_statistics(ig.kernels.SquaredExponential(), Z, Z, 0.0 * Z)
+    >>> float(psi.psi0), float(psi.psi1[0, 0]), float(psi.psi2[0, 0])
+    (1.0, 1.0, 1.0)
+    """
+    N, D = mean.shape
+    l2 = jnp.broadcast_to(kernel.lengthscale**2, (N, D))
+    sigma2 = kernel.variance
+    scaled = (mean[:, None] - Z[None]) ** 2 / (l2 + variance)[:, None]
+    log_psi1 = -0.5 * (jnp.sum(jnp.log1p(variance / l2), axis=1)[:, None] + jnp.sum(scaled, axis=2))
+    apart = jnp.sum((Z[:, None] - Z[None]) ** 2 / l2[0][None, None], axis=2)
+    middle = 0.5 * (Z[:, None] + Z[None])
+
+    @jax.checkpoint
+    def add(total, datum):  # a loop over data: memory O(M²), not O(NM²)
+        mu, v = datum
+        l2_n = l2[0]
+        around = jnp.sum((mu[None, None] - middle) ** 2 / (l2_n + 2.0 * v)[None, None], axis=2)
+        return total + jnp.exp(-0.5 * jnp.sum(jnp.log1p(2.0 * v / l2_n)) - 0.25 * apart - around), None
+
+    psi2, _ = jax.lax.scan(add, jnp.zeros_like(apart), (mean, variance))
+    return PsiStatistics(N * sigma2, sigma2 * jnp.exp(log_psi1), sigma2**2 * psi2)
+
+
+def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
+    """The bound of the Bayesian GP-LVM with q(u) at its optimum, in closed form (appendix, eq:elbo_lv_iid_unsup).
+
+    The model is a LatentVariable (diagonal q(h)), a SparseGP with inducing points and one squared-exponential kernel
+    for all outputs, and a Gaussian likelihood. `ig.elbo` estimates, by sampling h, the bound at the model's own q(u):
+    in expectation it is at most this, and equal for `gplvm_collapse(model, data)`.
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> latent = ig.LatentVariable(1, ig.layers.PerDatum(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
+    >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
+    >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
+    >>> ig.gplvm_elbo(model, ig.Data(None, jnp.ones((3, 2)))).shape
+    ()
+    """
+    y, noise, psi, Lambda, c, kl = _optimum(model, data)
+    N, P = y.shape
+    quadratic = jnp.sum(Lambda.root_solve(c) ** 2)
+    explained = (jnp.trace(Lambda.matrix) - Lambda.matrix.shape[0]) * noise
+    return (
+        -0.5 * N * P * jnp.log(2.0 * jnp.pi * noise)
+        - 0.5 * jnp.sum(y**2) / noise
+        - 0.5 * P * Lambda.logdet()
+        + 0.5 * quadratic
+        - 0.5 * P / noise * (psi.psi0 - explained)
+        - kl
+    )
+
+
+def gplvm_collapse(model: Model, data: Any) -> Model:
+    """The same model with the optimal q(u) given q(h).
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> latent = ig.LatentVariable(1, ig.layers.PerDatum(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
+    >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
+    >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
+    >>> ig.gplvm_collapse(model, ig.Data(None, jnp.ones((3, 2)))).layers[1].mean.shape
+    (2, 2)
+    """
+    _, _, _, Lambda, c, _ = _optimum(model, data)
+    gp = model.layers[1]
+    assert isinstance(gp, SparseGP)
+    L, M = gp.prior.num_latents, gp.num_features
+    root = jnp.broadcast_to(inverse_root(Lambda.matrix), (L, M, M))
+    optimal = SparseGP(gp.prior, gp.features, Lambda.solve(c).T, root, "w", gp.jitter)
+    return eqx.tree_at(lambda m: m.layers[1], model, optimal.with_coordinates(gp.coordinates))
+
+
+def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dense, Array, Array]:
+    """y, the noise variance, the ψ-statistics, Λ = I + Luu⁻¹ψ2Luu⁻ᵀ/σ², c = Luu⁻¹ψ1ᵀy/σ² [M, P], and Σ_n KL_n."""
+    latent, gp, kernel, data = _checked(model, data)
+    mean, scale, kl = latent.posterior(data)
+    if scale.ndim == 3:
+        raise TypeError("the ψ-statistics are for a diagonal q(h); use ig.elbo for a full covariance.")
+    y, noise = data.y, model.likelihood.variance  # ty: ignore[unresolved-attribute]
+    Z = gp.features.Z  # ty: ignore[unresolved-attribute]
+    psi = psi_statistics(kernel, Z, mean, scale**2)
+    Kuu = Dense(kernel.gram(Z), gp.jitter)
+    whitened = Kuu.root_solve(Kuu.root_solve(psi.psi2).T)
+    Lambda = Dense(jnp.eye(len(Z), dtype=Z.dtype) + 0.5 * (whitened + whitened.T) / noise)
+    assert y is not None
+    return y, noise, psi, Lambda, Kuu.root_solve(psi.psi1.T @ y) / noise, jnp.sum(kl)
+
+
+def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, SquaredExponential, Data]:
+    data = as_data(data, dtype_of(model))
+    if len(model.layers) == 2 and isinstance(model.layers[0], LatentVariable) and isinstance(model.layers[1], SparseGP):
+        latent, gp = model.layers
+        prior = gp.prior.latents[0] if isinstance(gp.prior, Independent) and len(gp.prior.latents) == 1 else gp.prior
+        suitable = (
+            data.x is None
+            and isinstance(prior, GP)
+            and type(prior.kernel) is SquaredExponential
+            and isinstance(gp.features, InducingPoints)
+            and isinstance(model.likelihood, Gaussian)
+            and eqx.is_array(model.likelihood.variance)
+            and model.likelihood.variance.ndim == 0
+        )
+        zero = suitable and not any(jax.tree.leaves(gp.prior.mean(gp.features.Z).any()))
+        if zero:
+            if data.y is None or data.num_missing:
+                raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
+            return latent, gp, prior.kernel, data
+    raise TypeError(
+        "the closed form is for data without inputs and a model [LatentVariable, SparseGP] with inducing points, one "
+        "zero-mean squared-exponential GP for all outputs, and a Gaussian likelihood of one variance; use ig.elbo."
+    )

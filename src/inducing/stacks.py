@@ -1,0 +1,97 @@
+"""Deep models with starting values that train well (section 4.4)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .data import as_inputs
+from .features.points import InducingPoints
+from .kernels.base import AbstractKernel
+from .kernels.stationary import SquaredExponential
+from .layers.base import AbstractLayer
+from .layers.latent_variable import LatentVariable
+from .layers.sparse_gp import SparseGP
+from .likelihoods.base import AbstractLikelihood
+from .means import AbstractMean, Identity, Linear
+from .model import Model
+from .priors.gp import GP
+from .priors.independent import Independent
+from .training.initialise import kmeans
+
+INNER_ROOT = 1e-3  # q(w) of inner layers starts almost deterministic, so that information flows through them
+INNER_SCALE = 0.1  # standard deviation of an inner layer about its mean function, relative to the spread of its inputs
+
+
+def deep_gp(
+    X: Any,
+    likelihood: AbstractLikelihood,
+    *,
+    num_layers: int = 2,
+    width: int | None = None,
+    num_outputs: int = 1,
+    num_inducing: int = 100,
+    kernel: Callable[[int], AbstractKernel] | None = None,
+    latent: LatentVariable | None = None,
+) -> Model:
+    """A deep GP of `num_layers` layers for inputs X, with the starting values that the theory recommends.
+
+    Inner layers have `width` outputs (by default as many as X has columns, at most 30) that share kernel and inducing
+    points; their mean is the identity, or where widths differ the projection on principal components, or zero-padding;
+    their q(u) starts almost deterministic. Inducing points are k-means centres of X, carried upwards through the means.
+    The last layer has mean zero and starts at its prior. `num_outputs` is the number of functions the likelihood needs.
+
+    `kernel` makes a kernel from its number of inputs; by default a squared exponential with one lengthscale for each,
+    from the spread of the inputs. `latent` is put first, and appends its latent variable to X.
+
+    >>> import jax.numpy as jnp
+    >>> import inducing as ig
+    >>> X = jnp.linspace(0.0, 1.0, 30)[:, None]
+    >>> model = ig.deep_gp(X, ig.likelihoods.Gaussian(0.1), num_layers=3, num_inducing=10)
+    >>> [type(layer.prior).__name__ for layer in model.layers]
+    ['Independent', 'Independent', 'GP']
+    """
+    inputs = as_inputs(X)
+    x, dtype = np.asarray(inputs, float), inputs.dtype
+    for name, value in (("num_layers", num_layers), ("num_inducing", num_inducing), ("num_outputs", num_outputs)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    Z = np.asarray(kmeans(x, num_inducing))
+    layers: list[AbstractLayer] = []
+    if latent is not None:
+        layers.append(latent)
+        rng = np.random.default_rng(0)
+        Z = np.concatenate([Z, rng.standard_normal((len(Z), latent.dim))], axis=1)
+        x = np.concatenate([x, rng.standard_normal((len(x), latent.dim))], axis=1)
+    width = min(x.shape[1], 30) if width is None else width
+    for _ in range(num_layers - 1):
+        mean, matrix = _inner_mean(x, width, dtype)
+        scale = INNER_SCALE * float((x @ matrix).std(axis=0).mean())
+        k = _default_kernel(x, scale or INNER_SCALE, dtype) if kernel is None else kernel(x.shape[1])
+        prior = Independent(k, num=width, mean=mean)
+        root = INNER_ROOT * jnp.broadcast_to(jnp.eye(len(Z), dtype=dtype), (width, len(Z), len(Z)))
+        layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype)), root=root))
+        x, Z = x @ matrix, Z @ matrix
+    k = _default_kernel(x, 1.0, dtype) if kernel is None else kernel(x.shape[1])
+    prior = GP(k) if num_outputs == 1 else Independent(k, num=num_outputs)
+    layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype))))
+    return Model(layers, likelihood)
+
+
+def _default_kernel(x: np.ndarray, scale: float, dtype: Any) -> AbstractKernel:
+    spread = x.std(axis=0)
+    lengthscale = np.where(spread > 0, spread, 1.0) * x.shape[1] ** 0.5
+    return SquaredExponential(jnp.asarray(lengthscale, dtype), jnp.asarray(scale**2, dtype))
+
+
+def _inner_mean(x: np.ndarray, width: int, dtype: Any) -> tuple[AbstractMean, np.ndarray]:
+    """A linear mean that keeps as much of its input as it can, and its matrix [D, width]."""
+    D = x.shape[1]
+    if width == D:
+        return Identity(), np.eye(D)
+    if width > D:
+        matrix = np.concatenate([np.eye(D), np.zeros((D, width - D))], axis=1)
+    else:
+        matrix = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:width].T
+    return Linear(jnp.asarray(matrix, dtype), jnp.zeros((), dtype)), matrix
