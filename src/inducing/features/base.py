@@ -23,6 +23,7 @@ class AbstractFeatures(Module):
     """
 
     exact: ClassVar[bool] = False
+    uses_kernel: ClassVar[bool] = True
 
     @property
     @abc.abstractmethod

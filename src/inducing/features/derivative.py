@@ -38,6 +38,7 @@ class Derivative(AbstractFeatures):
     Z: Float[Array, "K D"] = real()
     dims: tuple[int, ...] | int | None = eqx.field(static=True, default=None, converter=_as_dims)
     exact: ClassVar[bool] = True
+    uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
         shape = getattr(self.Z, "shape", None)

@@ -35,6 +35,7 @@ class Integral(AbstractFeatures):
     upper: Float[Array, " D"] = fixed()
     nodes: int = eqx.field(static=True, default=64)
     exact: ClassVar[bool] = True
+    uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
         check_box(self, self.lower, self.upper)
@@ -80,6 +81,7 @@ class RegionAverage(AbstractFeatures):
     upper: Float[Array, "M D"] = real()
     nodes: int = eqx.field(static=True, default=8)
     exact: ClassVar[bool] = True
+    uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
         check_box(self, self.lower, self.upper, 2)

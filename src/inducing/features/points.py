@@ -22,6 +22,7 @@ class InducingPoints(AbstractFeatures):
 
     Z: Float[Array, "M D"] = real()
     exact: ClassVar[bool] = True
+    uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
         if getattr(self.Z, "ndim", 2) != 2:

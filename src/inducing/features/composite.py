@@ -1,0 +1,154 @@
+"""Features of several input dimensions from those of few: products and sums of kernels."""
+
+from functools import reduce
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..covariance import BlockDiagonal, Kronecker
+from ..kernels.base import AbstractKernel
+from ..kernels.composite import ActiveDims, Sum
+from ..kernels.composite import Product as ProductKernel
+from .base import AbstractFeatures, refuse
+from .derivative import check_parts
+
+
+class Product(AbstractFeatures):
+    """Products of features, one kind for each factor of a product of kernels of different columns.
+
+        k(x, x') = Π_i k_i(x[dims_i], x'[dims_i]),    u[m_1, m_2, …] = (u_1 ⊗ u_2 ⊗ …) f,    Kuu = Kuu_1 ⊗ Kuu_2 ⊗ …
+
+    where u_i are the functionals of `parts[i]`, acting on the columns of factor i. The M = Π M_i features are ordered
+    with the first part's index slowest, and Kuf[m](x) = Π_i Kuf_i[m_i](x[dims_i]). Factors are `ActiveDims` kernels
+    of columns that do not overlap; a number in front, as in `2.0 * k`, belongs into a factor's variance.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) * ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
+    >>> features = ig.features.Product((ig.features.Fourier(0.0, 1.0, 2), ig.features.Fourier(0.0, 1.0, 3)))
+    >>> features.num_features, features.Kuf(k, jnp.zeros((4, 2))).shape
+    (35, (35, 4))
+    """
+
+    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
+
+    def __check_init__(self):
+        check_parts(self, self.parts)
+
+    @property
+    def num_features(self) -> int:
+        return reduce(int.__mul__, [part.num_features for part in self.parts])
+
+    def _factors(self, kernel: Any) -> list[tuple[AbstractKernel, tuple[int, ...]]]:
+        """Each factor's kernel and its columns."""
+        kernels = kernel.kernels if isinstance(kernel, ProductKernel) else (kernel,)
+        separate = all(isinstance(k, ActiveDims) for k in kernels)
+        dims = [d for k in kernels for d in k.dims] if separate else []
+        if not separate or len(kernels) != len(self.parts) or len(set(dims)) != len(dims):
+            refuse(
+                self,
+                kernel,
+                f"a product of {len(self.parts)} ActiveDims kernels of different columns",
+                "write it as kernels.ActiveDims(k1, (0,)) * kernels.ActiveDims(k2, (1,))",
+            )
+        return [(k.kernel, k.dims) for k in kernels]
+
+    def apply(self, f, kernel=None):
+        factors = self._factors(kernel)
+        width = 1 + max(d for _, dims in factors for d in dims)
+
+        def nested(i: int, chosen: list[Array]) -> Array:
+            """The functionals i, i + 1, … of f, with the columns of earlier factors fixed to points [n_j, d_j]."""
+            if i == len(factors):
+                return _on_grid(f, [dims for _, dims in factors], chosen, width)  # [n_1, n_2, …, rest]
+            own = self.parts[i].apply(lambda Z: jnp.moveaxis(nested(i + 1, [*chosen, Z]), i, 0), factors[i][0])
+            return jnp.moveaxis(own, 0, i)
+
+        u = nested(0, [])
+        return u.reshape(self.num_features, *u.shape[len(factors) :])
+
+    def Kuu(self, kernel, jitter):
+        pairs = zip(self.parts, self._factors(kernel), strict=True)
+        return Kronecker(tuple(part.Kuu(k, jitter) for part, (k, _) in pairs))
+
+    def Kuf(self, kernel, X):
+        pairs = zip(self.parts, self._factors(kernel), strict=True)
+        each = [part.Kuf(k, X[:, jnp.asarray(dims)]) for part, (k, dims) in pairs]
+        return reduce(lambda A, B: (A[:, None, :] * B[None, :, :]).reshape(-1, X.shape[0]), each)
+
+
+def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: int) -> Array:
+    """f at all combinations of points [n_i, d_i] of the columns dims[i]: [n_1, n_2, …, rest]."""
+    sizes = tuple(p.shape[0] for p in points)
+    X = jnp.zeros((*sizes, width), points[0].dtype)
+    for i, (own, p) in enumerate(zip(dims, points, strict=True)):
+        shape = [1] * len(sizes)
+        shape[i] = sizes[i]
+        for column, d in enumerate(own):
+            X = X.at[..., d].set(jnp.broadcast_to(p[:, column].reshape(shape), sizes))
+    values = f(X.reshape(-1, width))
+    return values.reshape(*sizes, *values.shape[1:])
+
+
+class Additive(AbstractFeatures):
+    """Features of the single terms of a sum of kernels, f = f_1 + f_2 + …: u = (u_1, u_2, …), u_i = parts[i].apply(f_i).
+
+        k = Σ_i k_i,    Kuf = (Kuf_1, Kuf_2, …),    Kuu = blockdiag(Kuu_1, Kuu_2, …)
+
+    since the terms are independent a priori. A term may be an `ActiveDims` kernel; its part then sees these columns
+    only. The prior's mean belongs to the first term.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) + ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
+    >>> features = ig.features.Additive((ig.features.Fourier(0.0, 1.0, 2), ig.features.Fourier(0.0, 1.0, 3)))
+    >>> features.num_features, features.Kuf(k, jnp.zeros((4, 2))).shape
+    (12, (12, 4))
+    """
+
+    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
+
+    def __check_init__(self):
+        check_parts(self, self.parts)
+
+    @property
+    def num_features(self) -> int:
+        return sum(part.num_features for part in self.parts)
+
+    def _terms(self, kernel: Any) -> list[tuple[AbstractKernel, tuple[int, ...] | None]]:
+        """Each term's kernel and its columns (None: all)."""
+        kernels = kernel.kernels if isinstance(kernel, Sum) else (kernel,)
+        if len(kernels) != len(self.parts):
+            refuse(
+                self,
+                kernel,
+                f"a sum of {len(self.parts)} kernels, one for each part",
+                f"this kernel has {len(kernels)} term{'s' if len(kernels) > 1 else ''}",
+            )
+        return [(k.kernel, k.dims) if isinstance(k, ActiveDims) else (k, None) for k in kernels]
+
+    def apply(self, f, kernel=None):
+        terms = self._terms(kernel)
+        functions = getattr(f, "parts", (f,))
+        if len(functions) != len(terms):
+            raise TypeError(
+                f"Additive features are functionals of the {len(terms)} single terms of f, so f must be a sum that knows its "
+                f"terms (as draws of a prior with a sum of kernels do), not a plain function."
+            )
+
+        def spread(g: Any, dims: tuple[int, ...]) -> Any:
+            def of_columns(Z):
+                X = jnp.zeros((Z.shape[0], max(dims) + 1), Z.dtype)
+                return g(X.at[:, jnp.asarray(dims)].set(Z))
+
+            return of_columns
+
+        items = zip(self.parts, functions, terms, strict=True)
+        return jnp.concatenate([part.apply(g if d is None else spread(g, d), k) for part, g, (k, d) in items])
+
+    def Kuu(self, kernel, jitter):
+        return BlockDiagonal(tuple(p.Kuu(k, jitter) for p, (k, _) in zip(self.parts, self._terms(kernel), strict=True)))
+
+    def Kuf(self, kernel, X):
+        items = zip(self.parts, self._terms(kernel), strict=True)
+        return jnp.concatenate([p.Kuf(k, X if d is None else X[:, jnp.asarray(d)]) for p, (k, d) in items])
