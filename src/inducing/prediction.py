@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int
 
 from .covariance import Dense, default_jitter
 from .data import Data, as_inputs
-from .features.base import AbstractFeatures
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.predictive import Predictive, lenient
@@ -66,7 +65,7 @@ class Posterior(eqx.Module):
 
     def interval(self, level: float = 0.95) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """The central interval of each value of f that holds probability `level`."""
-        noiseless = Gaussian(PerDatum(np.zeros(1), new=0.0))
+        noiseless = Gaussian(PerDatum(jnp.zeros(1), jnp.zeros(())))
         return Predictive(noiseless, self.means, self._variances()).interval(level)
 
     def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
@@ -80,7 +79,9 @@ class Posterior(eqx.Module):
 
 
 class JointPredictive(eqx.Module):
-    """The joint distribution of the labels at N inputs, p(y_1, …, y_N) = 1/S Σ_s E_{N(f | mean_s, cov_s)} Π_n p(y_n | f_n).
+    """The joint distribution of the labels at N inputs.
+
+        p(y_1, …, y_N) = 1/S Σ_s E[ Π_n p(y_n | f_n) ],    f ~ N(mean_s, cov_s)
 
     `sample` and `log_prob` are joint; mean, variance, quantiles and intervals are those of each label by itself.
 
@@ -158,7 +159,7 @@ class JointPredictive(eqx.Module):
 def predict(
     model: "Model", X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100, index: Any = None
 ) -> Predictive | JointPredictive:
-    """The distribution p(y | X) of labels at new inputs X [N, D] (or [N]: one dimension).
+    """The distribution p(y | X) of labels at new inputs X [N, D] (or [N]: one dimension; None: a model without inputs).
 
     A model with one layer needs no sampling. A deep one is a mixture of `samples` Gaussians, from as many samples of
     its inner layers, by `key` (default `jax.random.key(0)`: the same call gives the same answer). `index` says which
@@ -216,19 +217,13 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     """
     if num_features < 1:
         raise ValueError(f"num_features must be at least 1, got {num_features}; 1024 is a good number.")
-    for i, layer in enumerate(model.layers):
-        if not hasattr(layer, "draw"):
-            raise TypeError(
-                f"layers[{i}], a {type(layer).__name__}, has no function draws; sample at fixed inputs instead, "
-                "by model.predict(X, full_cov=True).sample(key)."
-            )
     dtype = dtype_of(model)
 
     @functools.cache
     def functions(dim: int) -> tuple[Callable, ...]:
         out = []
         for layer, k in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
-            f = layer.draw(k, num_features, dim)  # ty: ignore[unresolved-attribute]
+            f = layer.draw(k, num_features, dim)
             dim = jax.eval_shape(f, jax.ShapeDtypeStruct((1, dim), dtype)).shape[1]
             out.append(f)
         return tuple(out)
@@ -255,9 +250,14 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
 
 
 def _checked(model: "Model", X: Any, index: Any) -> tuple[Float[Array, "N D"], Int[Array, " N"] | None]:
-    X = as_inputs(X, dtype_of(model))
+    if X is None:  # a model without inputs: one datum, or as many as the index names
+        X = jnp.zeros((1 if index is None else len(index), 0), dtype_of(model))
+    else:
+        X = as_inputs(X, dtype_of(model))
     dim = _input_dim(model)
-    if dim is not None and X.shape[1] != dim:
+    if dim is None:
+        model.width(X.shape[1])
+    elif X.shape[1] != dim:
         raise ValueError(
             f"X has {X.shape[1]} column{'s' * (X.shape[1] != 1)} but the model's inputs have {dim}; "
             f"pass X of shape [N, {dim}]."
@@ -272,9 +272,10 @@ def _checked(model: "Model", X: Any, index: Any) -> tuple[Float[Array, "N D"], I
 def _input_dim(model: "Model") -> int | None:
     """D, where the first layer's features tell."""
     features = getattr(model.layers[0], "features", None)
-    features = features if isinstance(features, AbstractFeatures) else (features or (None,))[0]
+    if isinstance(features, tuple):
+        features = features[0]
     Z = getattr(features, "Z", None)
-    return Z.shape[1] if getattr(Z, "ndim", 0) == 2 else None
+    return Z.shape[1] if Z is not None and Z.ndim == 2 else None
 
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
@@ -355,9 +356,6 @@ def _joint(
     model: "Model", X: Array, index: Array | None, key: Array | None, samples: int
 ) -> tuple[Float[Array, "S N F"], Float[Array, "S NF NF"]]:
     """Mean and covariance of f at all inputs together."""
-    last = model.layers[-1]
-    if not hasattr(last, "joint"):
-        raise TypeError(f"{type(last).__name__} has no joint moments over inputs; use full_cov=False.")
     key, samples = _needs_key(model, key, samples)
     rows = jnp.full(len(X), NEW) if index is None else index
     if _traced(model, X, index, key):
@@ -372,25 +370,18 @@ def _compiled_joint() -> Callable:
 
 
 def _joint_moments(model: "Model", X: Array, index: Array, key: Array, samples: int) -> tuple[Array, Array]:
-    *inner, last = model.layers
+    last = model.layers[-1]
     cache = last.cache()
     data = Data(X, None, None, index)
 
     def once(key):
-        x = X
-        for layer, k in zip(inner, jax.random.split(key, max(len(inner), 1)), strict=False):
-            x = _sample_jointly(layer, x, k, data)
-        mean, cov = last.joint(x[None], cache)
+        x = X[None]  # the inputs as replicates of one datum: random functions are drawn jointly over them
+        for layer, k in zip(model.layers[:-1], model.keys(key), strict=False):
+            x, _ = layer.propagate(x, k, data, len(X))
+        mean, cov = last.joint(x, cache)
         return mean[0], cov[0]
 
     return jax.lax.map(once, jax.random.split(key, samples))
-
-
-def _sample_jointly(layer: Any, x: Array, key: Array, data: Data) -> Array:
-    """A random function at all N inputs together: the replicates of one datum are what it is drawn jointly over."""
-    if hasattr(layer, "joint"):
-        return layer.propagate(x[None], key, data, x.shape[0])[0][0]
-    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
 
 
 def _sample_latent(means: Array, covs: Array, key: Array, shape: tuple[int, ...], joint: bool) -> Array:
@@ -401,10 +392,7 @@ def _sample_latent(means: Array, covs: Array, key: Array, shape: tuple[int, ...]
         s = jax.random.randint(pick, shape, 0, S)
         roots = jax.vmap(lambda c: Dense(c, default_jitter(c.dtype)).root)(covs)
         z = jax.random.normal(noise, (*shape, N * F), means.dtype)
-        if S == 1:
-            flat = z @ roots[0].T
-        else:
-            flat = jnp.einsum("...ij,...j->...i", roots[s], z)
+        flat = z @ roots[0].T if S == 1 else jnp.einsum("...ij,...j->...i", roots[s], z)
         return means[s] + flat.reshape(*shape, N, F)
     s = jax.random.randint(pick, (*shape, N), 0, S)
     n = jnp.broadcast_to(jnp.arange(N), s.shape)
@@ -412,7 +400,8 @@ def _sample_latent(means: Array, covs: Array, key: Array, shape: tuple[int, ...]
 
 
 def _gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:
-    """log N(y | mean, cov + noise) of the labels that are present (a missing one becomes an independent N(0, 1) at 0)."""
+    """log N(y | mean, cov + noise) of the labels that are present."""
+    # A missing label becomes an independent standard normal of value zero; its constant is left out.
     seen = present.reshape(-1)
     residual = jnp.where(seen, (y - mean).reshape(-1), 0.0)
     K = jnp.where(seen[:, None] & seen[None, :], cov, 0.0) + jnp.diag(jnp.where(seen, noise.reshape(-1), 1.0))

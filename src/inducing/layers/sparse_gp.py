@@ -209,7 +209,13 @@ class SparseGP(AbstractLayer):
         n, J, L = X.shape[0], self.prior.num_sites, self.prior.num_latents
         prior_variance = jnp.broadcast_to(K := self.prior.Kff_diag(X), (L, *K.shape[1:]))  # [L, n, J]
         if cache is not None and cache.quadratic is not None:
-            mean_s, reduction = jax.lax.cond(cache.quadratic.accurate, self._quick_reduction, self._reduction, X, cache)
+            mean_s, reduction = jax.lax.cond(
+                cache.quadratic.accurate,
+                lambda X, cache: self._quick_reduction(X, cache),  # not the bound methods: JAX would hash the layer
+                lambda X, cache: self._reduction(X, cache),
+                X,
+                cache,
+            )
             variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
         elif not qu.is_coupled(self.root):
             mean_s, reduction = self._reduction(X, cache)
