@@ -204,6 +204,8 @@ class ConvolutionProcess(AbstractPrior):
 
         def latent(kernel, own, a, b):
             def output(a: Array, b: Array) -> Float[Array, "M N"]:
+                if self._closed and own.uses_kernel:  # functionals that belong to the kernel of g, not to a wider one
+                    return b * own.apply(lambda Z: kernel.smoothed(a).gram(Z, X), kernel)
                 if self._closed:
                     return b * own.Kuf(kernel.smoothed(a), X)
                 return own.Kuf(kernel, _shifted(X, a)).reshape(own.num_features, X.shape[0], -1) @ b

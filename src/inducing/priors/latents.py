@@ -70,8 +70,8 @@ def apply_features(features, kernels: Sequence, g: Callable[[Array], Array], L: 
         return features.apply(g, kernels[0]).T
     features = (features,) * L if shared else features
     kernels = tuple(kernels) * L if len(kernels) == 1 else kernels
-    each = [f.apply(mapped(g, lambda v, i=i: v[:, i]), k) for i, (f, k) in enumerate(zip(features, kernels, strict=True))]
-    return jnp.stack(each)
+    own = [mapped(g, lambda v, i=i: v[:, i]) for i in range(L)]
+    return jnp.stack([f.apply(h, k) for f, h, k in zip(features, own, kernels, strict=True)])
 
 
 class Parts:

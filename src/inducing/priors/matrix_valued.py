@@ -91,7 +91,8 @@ class MatrixValued(AbstractPrior):
 
     def draw(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim + 1)
-        return mapped(g, lambda values: values[:, None]), lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
+        rows = mapped(g, lambda values: values[:, None])
+        return rows, lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
 
 
 def every_output(X: Float[Array, "N D"], num: int) -> Float[Array, "NP D1"]:

@@ -1,0 +1,128 @@
+"""Missing labels, wrong inputs, and the cost of many outputs."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+
+RNG = np.random.default_rng(0)
+X = jnp.asarray(RNG.uniform(-1, 1, (8, 1)))
+Z = ig.features.InducingPoints(jnp.linspace(-1, 1, 3)[:, None])
+K = ig.kernels.SquaredExponential
+
+
+def model_of(prior, likelihood):
+    return ig.Model(ig.SparseGP(prior, Z), likelihood)
+
+
+@pytest.mark.parametrize(
+    "likelihood", [ig.likelihoods.Gaussian(0.1), ig.likelihoods.Bernoulli()], ids=["normal", "0/1"]
+)
+def test_a_missing_label_changes_nothing_but_its_own_term(likelihood):
+    """The bound is that of the other labels, whatever the hidden value was, and all gradients are finite."""
+    y = jnp.asarray(RNG.integers(0, 2, (8, 2)), float)
+    hidden = y.at[2, 0].set(jnp.nan).at[5, :].set(jnp.nan)
+    model = model_of(ig.priors.LMC([[1.0], [-0.5]], K()), likelihood)
+    bound, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda m: ig.elbo(m, (X, hidden))))(model)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    mean, variance = model.layers[0].marginals(X)
+    terms = likelihood.expected_log_prob(mean, variance, y)
+    keep = ~np.isnan(hidden)
+    np.testing.assert_allclose(bound, np.asarray(terms)[keep].sum() - model.kl(), rtol=1e-10)
+
+
+def test_collapsed_bound_and_evidence_have_finite_gradients():
+    y = jnp.asarray(RNG.normal(size=(8, 2))).at[2, 0].set(jnp.nan).at[5, :].set(jnp.nan)
+    model = model_of(ig.priors.LMC([[1.0], [-0.5]], K()), ig.likelihoods.Gaussian(jnp.array([0.1, 0.2])))
+
+    @eqx.filter_jit
+    def gradients(model):
+        return [eqx.filter_grad(lambda m, f=f: f(m, (X, y)))(model) for f in (ig.collapsed_elbo, ig.log_evidence)]
+
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients(model)))
+
+
+def test_an_output_without_labels_keeps_its_prior_or_follows_the_others():
+    y = jnp.asarray(RNG.normal(size=(8, 2))).at[:, 1].set(jnp.nan)
+    apart = model_of(ig.priors.Independent(K(), num=2), ig.likelihoods.Gaussian(0.1))
+    mean, variance = ig.collapse(apart, (X, y)).layers[0].marginals(X)
+    np.testing.assert_allclose(mean[:, 1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(variance[:, 1], 1.0, rtol=1e-10)
+    together = model_of(ig.priors.LMC([[1.0], [-0.5]], K()), ig.likelihoods.Gaussian(0.1))
+    mean, _ = ig.collapse(together, (X, y)).layers[0].marginals(X)
+    np.testing.assert_allclose(mean[:, 1], -0.5 * mean[:, 0], rtol=1e-10)
+
+
+def _largest(jaxpr) -> int:
+    """The size of the largest array that a computation makes."""
+    sizes = [int(np.prod(v.aval.shape)) for e in jaxpr.eqns for v in e.outvars if hasattr(v.aval, "shape")]
+    for e in jaxpr.eqns:
+        for value in e.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    sizes.append(_largest(inner))
+    return max(sizes, default=0)
+
+
+@pytest.mark.parametrize("objective", [ig.elbo, ig.collapsed_elbo])
+def test_memory_of_many_outputs_is_that_of_the_labels(objective):
+    """200 outputs of 3 latents: nothing is larger than the labels, forwards or backwards."""
+    N, P, L, M = 400, 200, 3, 20
+    prior = ig.priors.LMC(RNG.normal(size=(P, L)), [K(0.5), K(1.0), K(2.0)])
+    features = ig.features.InducingPoints(jnp.linspace(-1, 1, M)[:, None])
+    model = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Gaussian(0.1))
+    data = (jnp.linspace(-1, 1, N)[:, None], jnp.zeros((N, P)))
+    jaxpr = jax.make_jaxpr(lambda m: eqx.filter_grad(lambda m: objective(m, data))(m))(model)
+    assert _largest(jaxpr.jaxpr) <= N * P
+
+
+def test_shared_kernels_are_computed_once():
+    prior = ig.priors.Independent(K(), num=5)
+    assert prior.Kuf(Z, X).shape == (1, 3, 8, 1)
+    assert jax.tree.leaves(prior.Kuu(Z, 0.0))[0].shape[0] == 1
+
+
+def test_image_blocks_do_not_change_the_numbers(monkeypatch):
+    images = jnp.asarray(RNG.normal(size=(5, 16)))
+    patches = ig.features.InducingPoints(jnp.asarray(RNG.normal(size=(3, 4))))
+    prior = ig.priors.ImageConvolution(K(), (4, 4), (2, 2), weights=True)
+
+    def values():
+        return prior.Kuf(patches, images), prior.Kff_diag(images), prior.Kff(images)
+
+    whole = values()
+    monkeypatch.setattr("inducing.priors.image.BLOCK_ENTRIES", 2 * 9 * 9)  # two images at a time
+    for a, b in zip(values(), whole, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: ig.priors.LMC([1.0, 2.0], K()), "W must be"),
+        (lambda: ig.priors.LMC([[1.0, 2.0]], [K()]), "2 columns but there are 1 latents"),
+        (lambda: ig.priors.Independent(K()), "num is missing"),
+        (lambda: ig.priors.Independent([K(), K()], num=3), "num is 3"),
+        (lambda: ig.priors.Independent([K(), 1.0]), "must be GPs"),
+        (lambda: ig.priors.IntrinsicCoregionalisation([1.0, 2.0], [1.0], K()), "kappa"),
+        (lambda: ig.priors.ImageConvolution(K(), (5, 5), (2, 2), stride=2), "do not cover"),
+        (lambda: ig.priors.ImageConvolution(K(), (4, 4), (2, 2), weights=[1.0, 2.0]), "each of the 9 patches"),
+        (lambda: ig.priors.ImageConvolution(K(), (4, 4), (2, 2)).patches(jnp.zeros((1, 15))), "needs 16"),
+        (lambda: ig.priors.GaussianSmoothing([1.0, 2.0]), "width"),
+        (lambda: ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[1.0]]), [K(), K()]), "1 columns"),
+        (lambda: ig.priors.Derivative(ig.GP(ig.kernels.Matern12()), dim=1), "no derivative"),
+        (lambda: ig.priors.Derivative(ig.priors.Derivative(ig.GP(ig.kernels.Matern32()), 1), 1), "no derivative"),
+        (lambda: ig.priors.as_input(ig.priors.LMC([[1.0]], K())).mean(jnp.array([[0.0, 1.0]])), "from 0 to 0"),
+        (lambda: ig.priors.Independent(K(), num=3, mean=ig.means.Identity()).mean(X), "1 columns but"),
+        (lambda: ig.GP(K()).condition(X, jnp.zeros((8, 2)), 0.1), "2 columns"),
+        (lambda: ig.collapsed_elbo(model_of(ig.GP(K()), ig.likelihoods.Gaussian()), (X, jnp.zeros((8, 2)))), "columns"),
+        (lambda: ig.fit(model_of(ig.GP(K()), ig.likelihoods.Gaussian()), (X, jnp.zeros((8, 2)))), "output"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_named(build, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        build()
