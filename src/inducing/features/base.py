@@ -19,7 +19,8 @@ class AbstractFeatures(Module):
     by `general_Kuu` and `general_Kuf`. Some functionals are made of the kernel (inner products in its Hilbert space,
     its eigenfunctions), so `apply` is told the kernel; the others ignore it.
 
-    `exact` says that `apply` is the functional itself and no quadrature of it, so that `Union` prefers it.
+    `exact` says that `apply` is the functional itself and no quadrature of it, so that `Union` prefers it;
+    `uses_kernel` that it depends on the kernel.
     """
 
     exact: ClassVar[bool] = False
@@ -64,5 +65,5 @@ def check_columns(features: AbstractFeatures, X: Array, dim: int) -> None:
     if X.shape[-1] != dim:
         raise ValueError(
             f"{type(features).__name__} features live in {dim} dimension{'s' if dim > 1 else ''} but the inputs have "
-            f"{X.shape[-1]} columns; for several columns use features.Product (product kernels) or features.Additive (sums)."
+            f"{X.shape[-1]} columns; for several use features.Product (product kernels) or features.Additive (sums)."
         )

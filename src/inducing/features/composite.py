@@ -92,7 +92,7 @@ def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: in
 
 
 class Additive(AbstractFeatures):
-    """Features of the single terms of a sum of kernels, f = f_1 + f_2 + …: u = (u_1, u_2, …), u_i = parts[i].apply(f_i).
+    """Features of the terms of a sum of kernels, f = f_1 + f_2 + …: u = (u_1, u_2, …), u_i = parts[i].apply(f_i).
 
         k = Σ_i k_i,    Kuf = (Kuf_1, Kuf_2, …),    Kuu = blockdiag(Kuu_1, Kuu_2, …)
 
@@ -132,7 +132,7 @@ class Additive(AbstractFeatures):
         functions = getattr(f, "parts", (f,))
         if len(functions) != len(terms):
             raise TypeError(
-                f"Additive features are functionals of the {len(terms)} single terms of f, so f must be a sum that knows its "
+                f"Additive features are functionals of the {len(terms)} terms of f, so f must be a sum that knows its "
                 f"terms (as draws of a prior with a sum of kernels do), not a plain function."
             )
 

@@ -19,7 +19,7 @@ def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
 
 
 class Derivative(AbstractFeatures):
-    """Partial derivatives of f at inputs Z [K, D]: eq:muui_id_d, eq:sfu:i_id_d, eq:suuij_id_d, by automatic differentiation.
+    """Partial derivatives of f at inputs Z [K, D], by automatic differentiation: eq:muui_id_d to eq:suuij_id_d.
 
         u[m] = ∂f/∂x_{d(m)} (Z_m),    Kuf[m](x) = ∂k(Z_m, x)/∂z_{d(m)},    Kuu[m, n] = ∂²k(Z_m, Z_n)/∂z_{d(m)}∂z'_{d(n)}
 
@@ -50,7 +50,9 @@ class Derivative(AbstractFeatures):
         if dims is None:
             return
         if not isinstance(self.dims, int) and len(dims) != shape[0]:
-            raise ValueError(f"Derivative.dims has {len(dims)} entries for {shape[0]} rows of Z; pass one for each row.")
+            raise ValueError(
+                f"Derivative.dims has {len(dims)} entries for {shape[0]} rows of Z; pass one for each row."
+            )
         wrong = [d for d in dims if not 0 <= d < shape[1]]
         if wrong:
             raise ValueError(f"Derivative.dims holds {wrong[0]} but Z has {shape[1]} columns, counted from 0.")

@@ -41,7 +41,9 @@ class Integral(AbstractFeatures):
         check_box(self, self.lower, self.upper)
         shape = jax.eval_shape(self.phi, jax.ShapeDtypeStruct(self.lower.shape, self.lower.dtype)).shape
         if len(shape) != 1:
-            raise ValueError(f"Integral.phi must give a vector, one value for each feature; it gives shape {list(shape)}.")
+            raise ValueError(
+                f"Integral.phi must give a vector, one value for each feature; it gives shape {list(shape)}."
+            )
 
     @property
     def num_features(self) -> int:
@@ -129,7 +131,9 @@ def plain_fourier(a: Any, b: Any, num: int, nodes: int | None = None) -> Integra
     if not isinstance(num, int) or num < 1:
         raise ValueError(f"plain_fourier: num must be a whole number of frequencies from 1, got {num!r}.")
     nodes = 16 * max(4, num) if nodes is None else nodes
-    return Integral(_Waves(a, b, num), jnp.reshape(jnp.asarray(a, float), (1,)), jnp.reshape(jnp.asarray(b, float), (1,)), nodes)
+    return Integral(
+        _Waves(a, b, num), jnp.reshape(jnp.asarray(a, float), (1,)), jnp.reshape(jnp.asarray(b, float), (1,)), nodes
+    )
 
 
 def _panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -149,4 +153,6 @@ def check_box(features: AbstractFeatures, lower: Any, upper: Any, ndim: int = 1)
     wrong = np.argwhere(~(np.asarray(lower) < np.asarray(upper)))
     if wrong.size:
         at = tuple(wrong[0])
-        raise ValueError(f"{name}: lower must be below upper, got {lower[at]} and {upper[at]} at {[int(i) for i in at]}.")
+        raise ValueError(
+            f"{name}: lower must be below upper, got {lower[at]} and {upper[at]} at {[int(i) for i in at]}."
+        )

@@ -58,7 +58,12 @@ class Multiscale(AbstractFeatures):
 
     def _smoothed(self, kernel, X: Float[Array, "N D"], s2: Float[Array, "M n D"]) -> Float[Array, "M N"]:
         if not isinstance(kernel, SquaredExponential):
-            refuse(self, kernel, "a SquaredExponential kernel", "for others use features.Integral or features.InducingPoints")
+            refuse(
+                self,
+                kernel,
+                "a SquaredExponential kernel",
+                "for others use features.Integral or features.InducingPoints",
+            )
         l2 = jnp.broadcast_to(kernel.lengthscale, self.Z.shape[1:]) ** 2
         total = l2[None, None, :] + s2
         difference = self.Z[:, None, :] - X[None, :, :]

@@ -13,6 +13,7 @@ from inducing.kernels.coregion import Coregion as Coregion
 from inducing.kernels.dot_product import ArcCosine as ArcCosine
 from inducing.kernels.dot_product import Linear as Linear
 from inducing.kernels.dot_product import Polynomial as Polynomial
+from inducing.kernels.hilbert_space import HilbertSpace as HilbertSpace
 from inducing.kernels.periodic import Cosine as Cosine
 from inducing.kernels.periodic import Periodic as Periodic
 from inducing.kernels.stationary import AbstractStationary as AbstractStationary
@@ -21,3 +22,7 @@ from inducing.kernels.stationary import Matern32 as Matern32
 from inducing.kernels.stationary import Matern52 as Matern52
 from inducing.kernels.stationary import RationalQuadratic as RationalQuadratic
 from inducing.kernels.stationary import SquaredExponential as SquaredExponential
+from inducing.kernels.zonal import AbstractZonal as AbstractZonal
+from inducing.kernels.zonal import Spherical as Spherical
+from inducing.kernels.zonal import SphericalArcCosine as SphericalArcCosine
+from inducing.kernels.zonal import with_bias as with_bias

@@ -1,0 +1,257 @@
+"""Eigenfeatures: u[m] = ∫ f(x) v_m(x) dρ(x) with eigenfunctions v_m of the kernel; Kuu is diagonal (section 2.3)."""
+
+import functools
+import itertools
+import math
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..covariance import Diagonal
+from ..kernels.base import AbstractKernel
+from ..kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
+from ..kernels.stationary import SquaredExponential
+from ..parameters import fixed
+from .base import AbstractFeatures, check_columns, refuse
+from .quadrature_rules import gauss_hermite, gauss_legendre, tensor
+
+
+class EigenMercer(AbstractFeatures):
+    """Eigenfeatures of the squared exponential under a Gaussian density of inputs (Rasmussen & Williams, eq. 4.39).
+
+        u[m] = ∫ f(x) v_m(x) ρ(x) dx,   ρ = N(mean, diag std²),   Kuf[m](x) = λ_m v_m(x),   Kuu = diag(λ)
+
+    In one dimension, with a = 1/(4 std²), b = 1/(2ℓ²), c = (a² + 2ab)^½, A = a + b + c and z = x − mean,
+
+        λ_k = σ² (2a/A)^½ (b/A)ᵏ,    v_k(x) = (c/a)^¼ (2ᵏ k!)^−½ exp(−(c − a) z²) H_k((2c)^½ z),
+
+    and in several dimensions products of these. `num` is M; the multi-indices (k_1, …, k_D) come by their sum, so that
+    smaller num gives the first of the features of a larger. `mean` and `std` [D] say where the data lie; not trained.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> features = ig.features.EigenMercer(8, mean=[0.0], std=[1.0])
+    >>> features.Kuf(ig.kernels.SquaredExponential(), jnp.zeros((3, 1))).shape
+    (8, 3)
+    """
+
+    num: int = eqx.field(static=True)
+    mean: Float[Array, " D"] = fixed()
+    std: Float[Array, " D"] = fixed()
+
+    def __check_init__(self):
+        if not isinstance(self.num, int) or self.num < 1:
+            raise ValueError(f"EigenMercer.num must be a whole number of features from 1, got {self.num!r}.")
+        if any(isinstance(v, jax.core.Tracer) or not eqx.is_array(v) for v in (self.mean, self.std)):
+            return
+        if self.mean.ndim != 1 or self.mean.shape != self.std.shape:
+            raise ValueError(
+                f"EigenMercer: mean and std must both be [D], got {list(self.mean.shape)} and {list(self.std.shape)}."
+            )
+        if not (np.asarray(self.std) > 0).all():
+            raise ValueError(f"EigenMercer.std must be positive, got {self.std}.")
+
+    @property
+    def num_features(self) -> int:
+        return self.num
+
+    def spectrum(self, kernel: Any) -> Float[Array, " M"]:
+        """The eigenvalues λ."""
+        a, b, c = self._constants(kernel)
+        A = a + b + c
+        k = jnp.asarray(_by_degree(self.num, self.mean.shape[0]), a.dtype)
+        log = jnp.sum(0.5 * jnp.log(2.0 * a / A)[None, :] + k * jnp.log(b / A)[None, :], axis=1)
+        smallest = math.log(float(jnp.finfo(a.dtype).tiny)) * 0.5  # far below rounding; keeps Kuu invertible
+        return kernel.variance * jnp.exp(jnp.maximum(log, smallest))
+
+    def eigenfunctions(self, kernel: Any, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
+        """v_m(x), orthonormal under ρ."""
+        a, _, c = self._constants(kernel)
+        check_columns(self, X, self.mean.shape[0])
+        z = X - self.mean[None, :]
+        k = _by_degree(self.num, self.mean.shape[0])
+        envelope = (c / a) ** 0.25
+        h = [envelope[None, :] * jnp.exp(-(c - a)[None, :] * z**2)]  # H_k, normalised, by its recurrence
+        t = jnp.sqrt(2.0 * c)[None, :] * z
+        for j in range(int(k.max())):
+            previous = math.sqrt(j / (j + 1)) * h[j - 1] if j else 0.0
+            h.append(math.sqrt(2.0 / (j + 1)) * t * h[j] - previous)
+        H = jnp.stack(h, axis=-1)  # [N, D, degrees]
+        return functools.reduce(jnp.multiply, [H[:, d, k[:, d]] for d in range(k.shape[1])])
+
+    def _constants(self, kernel: Any) -> tuple[Array, Array, Array]:
+        if not isinstance(kernel, SquaredExponential):
+            refuse(
+                self,
+                kernel,
+                "a SquaredExponential kernel",
+                "for others use features.EigenNumerical, or kernels.HilbertSpace with features.EigenLaplacian",
+            )
+        a = 0.25 / self.std**2
+        b = 0.5 / jnp.broadcast_to(kernel.lengthscale, self.std.shape) ** 2
+        return a, b, jnp.sqrt(a * a + 2.0 * a * b)
+
+    def apply(self, f, kernel=None):
+        D = self.mean.shape[0]
+        x, w = tensor(*gauss_hermite(100 if D == 1 else max(8, round(8192 ** (1 / D)))), D)
+        X = self.mean[None, :] + self.std[None, :] * jnp.asarray(x, self.mean.dtype)
+        v = self.eigenfunctions(kernel, X) * jnp.asarray(w, self.mean.dtype)[:, None]
+        return jnp.tensordot(v.T, f(X), 1)
+
+    def Kuu(self, kernel, jitter):
+        return Diagonal(self.spectrum(kernel))
+
+    def Kuf(self, kernel, X):
+        return self.spectrum(kernel)[:, None] * self.eigenfunctions(kernel, X).T
+
+
+@functools.cache
+def _by_degree(num: int, dim: int) -> np.ndarray:
+    """The first `num` multi-indices of `dim` dimensions, by their sum: [num, dim]."""
+    out: list[tuple[int, ...]] = []
+    degree = 0
+    while len(out) < num:
+        bars = itertools.combinations(range(degree + dim - 1), dim - 1)
+        for bar in bars:
+            edges = (-1, *bar, degree + dim - 1)
+            out.append(tuple(edges[i + 1] - edges[i] - 1 for i in range(dim)))
+        degree += 1
+    return np.array(out[:num])
+
+
+class EigenNumerical(AbstractFeatures):
+    """Eigenfeatures of any kernel, from the eigenvectors of its Gram matrix at points Z [n, D] (Nyström).
+
+        k(Z, Z)/n = U diag(λ) Uᵀ,    u = U_Mᵀ f(Z)/√n,    Kuf = U_Mᵀ k(Z, x)/√n,    Kuu = diag(λ_1, …, λ_M)
+
+    the eigenfunctions v_m(x) = k(x, Z) U_m /(√n λ_m) under the empirical distribution of Z, which is not trained: many
+    points of the data, of which the M = `num` leading directions are kept. O(n³) for the eigenvectors, each time the
+    kernel changes.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> features = ig.features.EigenNumerical(jnp.linspace(0.0, 1.0, 20)[:, None], num=5)
+    >>> features.Kuf(ig.kernels.Matern32(), jnp.zeros((3, 1))).shape
+    (5, 3)
+    """
+
+    Z: Float[Array, "n D"] = fixed()
+    num: int = eqx.field(static=True)
+    exact: ClassVar[bool] = True
+
+    def __check_init__(self):
+        if getattr(self.Z, "ndim", 2) != 2:
+            raise ValueError(f"EigenNumerical.Z must be [n, D], one input a row, got shape {list(self.Z.shape)}.")
+        if not isinstance(self.num, int) or not 1 <= self.num <= self.Z.shape[0]:
+            raise ValueError(
+                f"EigenNumerical.num must be between 1 and the {self.Z.shape[0]} points of Z, got {self.num!r}."
+            )
+
+    @property
+    def num_features(self) -> int:
+        return self.num
+
+    def eigenvectors(self, kernel: AbstractKernel) -> tuple[Float[Array, " M"], Float[Array, "n M"]]:
+        """The leading eigenvalues, falling, and eigenvectors of k(Z, Z)/n."""
+        return leading_eigenvectors(kernel.gram(self.Z) / self.Z.shape[0], self.num)
+
+    def apply(self, f, kernel=None):
+        _, U = self.eigenvectors(kernel)
+        return jnp.tensordot(U.T, f(self.Z), 1) / math.sqrt(self.Z.shape[0])
+
+    def Kuu(self, kernel, jitter):
+        return Diagonal(self.eigenvectors(kernel)[0])
+
+    def Kuf(self, kernel, X):
+        _, U = self.eigenvectors(kernel)
+        return U.T @ kernel.gram(self.Z, X) / math.sqrt(self.Z.shape[0])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def leading_eigenvectors(K: Float[Array, "n n"], num: int) -> tuple[Float[Array, " M"], Float[Array, "n M"]]:
+    """The `num` largest eigenvalues (floored at rounding) and eigenvectors of a symmetric matrix.
+
+    dλ_i = U_iᵀ dK U_i,  dU_i = Σ_{j ≠ i} U_j (U_jᵀ dK U_i)/(λ_i − λ_j); pairs that are equal to rounding do not turn.
+    """
+    return _leading(*jnp.linalg.eigh(K), num)
+
+
+def _leading(values: Array, vectors: Array, num: int) -> tuple[Array, Array]:
+    values, vectors = values[::-1], vectors[:, ::-1]
+    floor = jnp.finfo(values.dtype).eps * values[0]
+    return jnp.maximum(values[:num], floor), vectors[:, :num]
+
+
+@leading_eigenvectors.defjvp
+def _leading_eigenvectors_jvp(num, primals, tangents):
+    (K,), (dK,) = primals, tangents
+    values, vectors = jnp.linalg.eigh(K)
+    out = _leading(values, vectors, num)
+    all_values, all_vectors = values[::-1], vectors[:, ::-1]
+    P = all_vectors.T @ dK @ out[1]  # [n, M]
+    gap = all_values[None, :num] - all_values[:, None]
+    tiny = 100.0 * jnp.finfo(values.dtype).eps * all_values[0]
+    F = jnp.where(jnp.abs(gap) > tiny, 1.0 / jnp.where(jnp.abs(gap) > tiny, gap, 1.0), 0.0)
+    kept = all_values[:num] > jnp.finfo(values.dtype).eps * all_values[0]
+    return out, (jnp.where(kept, jnp.diagonal(P[:num]), 0.0), all_vectors @ (F * P))
+
+
+class EigenLaplacian(AbstractFeatures):
+    """The coefficients of a `kernels.HilbertSpace` process: u[j] = ∫ f(x) φ_j(x) dx, Laplacian eigenfunctions on a box.
+
+        Kuf[j](x) = S(√λ_j) φ_j(x),    Kuu = diag(S(√λ_j))
+
+    Exact for that kernel: with its `box` and `num`, Kfu Kuu⁻¹ Kuf = Kff. With the *original* stationary kernel these
+    Kuu and Kuf belong to no linear functional of f, K − Q is not positive and the "bound" can exceed the evidence, so
+    that pair is refused.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern32(), box=(-1.0, 2.0), num=16)
+    >>> ig.features.EigenLaplacian(k.box, k.num).Kuf(k, jnp.zeros((3, 1))).shape
+    (16, 3)
+    """
+
+    box: Box = eqx.field(static=True)
+    num: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, box: Any, num: Any):
+        self.box = as_box(box)
+        self.num = as_counts(num, self.box)
+
+    @property
+    def num_features(self) -> int:
+        return math.prod(self.num)
+
+    def _spectrum(self, kernel: Any) -> Float[Array, " M"]:
+        if not isinstance(kernel, HilbertSpace):
+            refuse(
+                self,
+                kernel,
+                "a kernels.HilbertSpace kernel",
+                "with the original kernel they are no linear functional of f and the bound can exceed the evidence; "
+                "wrap it: kernels.HilbertSpace(kernel, box, num)",
+            )
+        if kernel.box != self.box or any(own > n for own, n in zip(self.num, kernel.num, strict=True)):
+            raise ValueError(
+                f"EigenLaplacian has the box {self.box} and {self.num} functions, but the HilbertSpace kernel "
+                f"{kernel.box} and {kernel.num}; pass EigenLaplacian(kernel.box, kernel.num)."
+            )
+        return kernel.kernel.spectral_density(frequencies(self.box, self.num, kernel.kernel.variance.dtype))
+
+    def apply(self, f, kernel=None):
+        dtype = jnp.zeros(()).dtype if kernel is None else kernel.kernel.variance.dtype
+        rules = [gauss_legendre(8, n // 2 + 4) for n in self.num]
+        grid = np.stack(np.meshgrid(*[t for t, _ in rules], indexing="ij"), -1).reshape(-1, len(rules))
+        w = functools.reduce(np.multiply.outer, [w for _, w in rules]).reshape(-1)
+        low, size = np.array([b[0] for b in self.box]), np.array([b[1] - b[0] for b in self.box])
+        X = jnp.asarray(low[None, :] + size[None, :] * grid, dtype)
+        phi = eigenfunctions(self.box, self.num, X) * jnp.asarray(w * np.prod(size), dtype)[:, None]
+        return jnp.tensordot(phi.T, f(X), 1)
+
+    def Kuu(self, kernel, jitter):
+        return Diagonal(self._spectrum(kernel))
+
+    def Kuf(self, kernel, X):
+        return self._spectrum(kernel)[:, None] * eigenfunctions(self.box, self.num, X).T

@@ -1,0 +1,182 @@
+"""Spherical harmonics: eigenfeatures of kernels of directions (Dutordoir, Durrande & Hensman 2020)."""
+
+import functools
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..covariance import Diagonal
+from ..kernels.zonal import AbstractZonal
+from .base import AbstractFeatures, check_columns, refuse
+from .quadrature_rules import gauss_legendre
+
+MOST = 5000
+
+
+class SphericalHarmonics(AbstractFeatures):
+    """Integrals over directions against the spherical harmonics Y_ℓk of degrees ℓ = 0 … `degree` in `dim` columns (2 to 8).
+
+        u[ℓk] = ∫ f(x̂/w) Y_ℓk(x̂) dx̂ over the unit sphere (of area one),   w the kernel's `scale`
+        Kuf[ℓk](x) = a_ℓ |wx|ⁿ Y_ℓk(x̂),    Kuu = diag(a_ℓ),    a_ℓ = ∫ g(θ) P_ℓ(cos θ) dθ̂   (Funk–Hecke)
+
+    for the zonal kernels `Spherical` (Matérn and other stationary profiles) and `SphericalArcCosine`. There are many
+    harmonics in high dimensions: M = 1, 1 + dim, … ; degrees with a_ℓ = 0 (odd ones from 3 of the ReLU kernel) are left
+    out if they are not in `degrees`.
+
+    Data of ℝᵈ are brought to the sphere in dim = d + 1 columns by `kernels.with_bias`.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> features = ig.features.SphericalHarmonics(dim=3, degrees=4)
+    >>> k = ig.kernels.Spherical(ig.kernels.Matern52())
+    >>> features.num_features, features.Kuf(k, ig.kernels.with_bias(jnp.zeros((5, 2)))).shape
+    (25, (25, 5))
+    """
+
+    dim: int = eqx.field(static=True)
+    degrees: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, dim: int, degrees: Any):
+        if not isinstance(dim, int) or not 2 <= dim <= 8:
+            raise ValueError(f"SphericalHarmonics.dim must be from 2 to 8 (columns, with the bias), got {dim!r}.")
+        self.dim = dim
+        self.degrees = tuple(range(degrees + 1)) if isinstance(degrees, int) else tuple(int(d) for d in degrees)
+        if not self.degrees or min(self.degrees) < 0 or len(set(self.degrees)) < len(self.degrees):
+            raise ValueError(f"SphericalHarmonics.degrees must be different whole numbers from 0, got {degrees!r}.")
+        if self.num_features > MOST:
+            raise ValueError(
+                f"SphericalHarmonics of degrees up to {max(self.degrees)} in {dim} columns are {self.num_features} features, "
+                f"more than {MOST}; use lower degrees."
+            )
+
+    @property
+    def num_features(self) -> int:
+        return sum(count(self.dim, degree) for degree in self.degrees)
+
+    def spectrum(self, kernel: Any) -> Float[Array, " M"]:
+        """a_ℓ for each feature."""
+        if not isinstance(kernel, AbstractZonal):
+            refuse(
+                self,
+                kernel,
+                "a kernel of directions",
+                "use kernels.Spherical(kernels.Matern32()) or kernels.SphericalArcCosine(1) on inputs kernels.with_bias(X)",
+            )
+        t, w = gauss_legendre(16, max(self.degrees) // 4 + 8)
+        theta = math.pi * t
+        weights = w * np.sin(theta) ** (self.dim - 2)
+        weights = weights / weights.sum()  # the angle between two random directions
+        P = legendre(self.dim, max(self.degrees), np.cos(theta))[np.array(self.degrees)]
+        g = kernel.angular(jnp.asarray(4.0 * np.sin(0.5 * theta) ** 2, kernel.scale.dtype))
+        a = jnp.asarray(P * weights[None, :], g.dtype) @ g
+        floor = jnp.finfo(g.dtype).eps * jnp.max(a)
+        return jnp.repeat(jnp.maximum(a, floor), np.array([count(self.dim, d) for d in self.degrees]))
+
+    def harmonics(self, U: Float[Array, "N E"]) -> Float[Array, "N M"]:
+        """Y_ℓk at unit vectors, orthonormal under the uniform distribution of directions."""
+        rows = []
+        for degree in self.degrees:
+            V, inverse = fundamental_system(self.dim, degree)
+            zonal = legendre(self.dim, degree, U @ jnp.asarray(V.T, U.dtype))[degree] * float(count(self.dim, degree))
+            rows.append(zonal @ jnp.asarray(inverse.T, U.dtype))
+        return jnp.concatenate(rows, axis=1)
+
+    def apply(self, f, kernel=None):
+        if not isinstance(kernel, AbstractZonal):
+            self.spectrum(kernel)
+        U, w = sphere_rule(self.dim, max(self.degrees))
+        dtype = kernel.scale.dtype
+        U = jnp.asarray(U, dtype)
+        Y = self.harmonics(U) * jnp.asarray(w, dtype)[:, None]
+        return jnp.tensordot(Y.T, f(U / jnp.broadcast_to(kernel.scale, U.shape)), 1)
+
+    def Kuu(self, kernel, jitter):
+        return Diagonal(self.spectrum(kernel))
+
+    def Kuf(self, kernel, X):
+        a = self.spectrum(kernel)
+        check_columns(self, X, self.dim)
+        U, radius = kernel.polar(X)
+        return a[:, None] * (self.harmonics(U) * radius[:, None]).T
+
+
+def count(dim: int, degree: int) -> int:
+    """How many harmonics of a degree there are on the sphere in ℝ^dim.
+
+    >>> [count(3, d) for d in range(4)], [count(2, d) for d in range(3)]
+    ([1, 3, 5, 7], [1, 2, 2])
+    """
+    if degree == 0:
+        return 1
+    return (2 * degree + dim - 2) * math.comb(degree + dim - 3, degree - 1) // degree
+
+
+def legendre(dim: int, degree: int, t: Any) -> list | np.ndarray:
+    """The Legendre (normalised Gegenbauer) polynomials P_0 … P_degree of ℝ^dim, P_ℓ(1) = 1.
+
+    >>> legendre(3, 2, np.array([0.5]))[2].tolist()
+    [-0.125]
+    """
+    P = [t * 0.0 + 1.0, t]
+    for j in range(1, degree):
+        P.append(((2 * j + dim - 2) * t * P[j] - j * P[j - 1]) / (j + dim - 2))
+    return np.stack(P[: degree + 1]) if isinstance(t, np.ndarray) else P[: degree + 1]
+
+
+@functools.cache
+def fundamental_system(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Directions V [K, dim] and L⁻¹ with L Lᵀ = K P_ℓ(V Vᵀ), so that Y = L⁻¹ K P_ℓ(V x̂) is orthonormal (addition theorem).
+
+    The directions are chosen one by one, each where the harmonics vary most given those before (pivoted Cholesky).
+    """
+    K = count(dim, degree)
+    if degree == 0:
+        return np.eye(dim)[:1], np.ones((1, 1))
+    rng = np.random.default_rng(dim * 1000 + degree)
+    pool = rng.normal(size=(max(20 * K, 500), dim))
+    pool /= np.linalg.norm(pool, axis=1, keepdims=True)
+    rest, rows, chosen = np.full(len(pool), float(K)), np.zeros((K, len(pool))), []
+    for i in range(K):
+        best = int(np.argmax(rest))
+        chosen.append(best)
+        column = K * legendre(dim, degree, pool @ pool[best])[degree] - rows[:i].T @ rows[:i, best]
+        rows[i] = column / math.sqrt(rest[best])
+        rest = np.maximum(rest - rows[i] ** 2, 0.0)
+    V = pool[chosen]
+    L = np.linalg.cholesky(K * legendre(dim, degree, V @ V.T)[degree])
+    return V, np.linalg.inv(L)
+
+
+@functools.cache
+def sphere_rule(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Directions and weights of integrals over the unit sphere (weights sum to one).
+
+    A product rule in spherical coordinates up to 4 columns; beyond, directions of a scrambled Sobol sequence and their
+    opposites.
+    """
+    if dim > 4:
+        from scipy.special import ndtri
+        from scipy.stats import qmc
+
+        points = ndtri(np.clip(qmc.Sobol(dim, seed=0).random(8192), 1e-12, 1.0 - 1e-12))
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        return np.concatenate([points, -points]), np.full(2 * len(points), 0.5 / len(points))
+    n = {2: 1024, 3: 128, 4: 40}[dim] + 2 * degree
+    phi = 2.0 * math.pi * (np.arange(n) + 0.5) / n
+    U, w = np.stack([np.cos(phi), np.sin(phi)], 1), np.full(n, 1.0 / n)
+    for d in range(3, dim + 1):
+        t, wt = gauss_legendre(n // 2)
+        theta = math.pi * t
+        wt = wt * np.sin(theta) ** (d - 2)
+        U = np.concatenate(
+            [
+                (np.sin(theta)[:, None, None] * U[None]).reshape(-1, d - 1),
+                np.repeat(np.cos(theta), len(U))[:, None],
+            ],
+            1,
+        )
+        w = np.outer(wt / wt.sum(), w).reshape(-1)
+    return U, w
