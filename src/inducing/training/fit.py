@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,7 @@ from ..runtime import jit, limited_threads
 from .choice import Plan, make_plan
 from .lbfgs import Whole, maximise
 from .monitor import History, Monitor
-from .problem import Objective, make_problem
+from .problem import Objective, Problem, make_problem
 from .scales import automatic_scales
 from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
 
@@ -47,7 +46,10 @@ class FitResult(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    model: Any
+    """How one start ended; `free` are its best parameters."""
+
+    problem: Problem
+    free: list[Array]
     history: History
     bound: float
     reason: str
@@ -131,6 +133,10 @@ def fit(
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be an ig.Model, got {type(model).__name__}.")
+    if not callable(objective):
+        raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
+    if log_prior is not None and not callable(log_prior):
+        raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
     data = as_data(data, dtype_of(model))
     check(model)
     check_model_and_data(model, data)
@@ -161,11 +167,10 @@ def fit(
             if outcomes[-1].reason == "interrupted":
                 break
         best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
-        trained_model = best.model
-        if plan.optimal_q:
-            trained_model = jax.block_until_ready(_compiled(collapse)(trained_model, data))
-        message = _message(plan, best, outcomes, data, trained_model, rescaled)
-    return FitResult(trained_model, best.history, message, plan.method, best.bound)
+        trained, jitter = _compiled(_finish)(best.problem, best.free, data if plan.optimal_q else None)
+        trained, jitter = jax.block_until_ready(trained), float(jitter)
+    message = _message(plan, best, outcomes, data, jitter, rescaled)
+    return FitResult(trained, best.history, message, plan.method, best.bound)
 
 
 def _run(plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Watch, steps, key, optimiser, clamp):
@@ -180,7 +185,7 @@ def _run(plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Wa
         watch = watch._replace(held_out=held_out)
     if not parts.free:
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
-        return _Outcome(model, history, np.nan, "nothing to train", 0)
+        return _Outcome(problem, [], history, np.nan, "nothing to train", 0)
     if plan.method in ("lbfgs", "collapsed"):
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
@@ -208,7 +213,7 @@ def _climb(whole: Whole, steps: int, key: Array, watch: _Watch, label: str) -> _
     finally:
         history = monitor.close()
     best = whole.problem.free if monitor.best is None else monitor.best
-    return _Outcome(_compiled(_build)(whole.problem, best), history, monitor.best_score, reason, failures)
+    return _Outcome(whole.problem, best, history, monitor.best_score, reason, failures)
 
 
 def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: Plan) -> _Outcome:
@@ -251,7 +256,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
     finally:
         history = monitor.close()
     best = state.free if monitor.best is None else monitor.best
-    return _Outcome(_compiled(_build)(loop.problem, best), history, monitor.best_score, reason, failures)
+    return _Outcome(loop.problem, best, history, monitor.best_score, reason, failures)
 
 
 @cache
@@ -259,8 +264,12 @@ def _compiled(fn: Callable) -> Callable:
     return jit(fn)
 
 
-def _build(problem, free):
-    return problem.model(free)
+def _finish(problem: Problem, free: list[Array], data: Data | None) -> tuple[Any, Array]:
+    """The trained model, with its optimal q(u) if there are data to find it, and the largest relative jitter in it."""
+    model = problem.model(free)
+    model = model if data is None else collapse(model, data)
+    used = [jnp.max(layer.Kuu().relative_jitter) for layer in model.layers if isinstance(layer, SparseGP)]
+    return model, jnp.max(jnp.stack(used)) if used else jnp.zeros(())
 
 
 @cache
@@ -291,13 +300,7 @@ def _perturbed(parts: Partition, key: Array) -> Partition:
     return Partition(free, parts.rest, parts.treedef, parts.slots, parts.constraints)
 
 
-@eqx.filter_jit
-def _jitter_used(layers: Any) -> Array:
-    used = [jnp.max(layer.Kuu().relative_jitter) for layer in layers]
-    return jnp.max(jnp.stack(used))
-
-
-def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, model: Any, rescaled: bool) -> str:
+def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, jitter: float, rescaled: bool) -> str:
     says = [f"{plan.method} ({plan.why})"]
     rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
     says.append(f"{len(best.history.bound)} steps on {rows}: {best.reason}")
@@ -310,9 +313,7 @@ def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, m
         says.append(f"{best.failures} steps were NaN or infinite and skipped")
     if data.num_missing:
         says.append(f"{data.num_missing} missing labels")
-    layers = [layer for layer in model.layers if isinstance(layer, SparseGP)]
-    if layers:
-        says.append(f"largest relative jitter {float(_jitter_used(layers)):.0e}")
+    says.append(f"largest relative jitter {jitter:.0e}")
     return "; ".join(says) + "."
 
 

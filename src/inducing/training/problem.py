@@ -25,10 +25,6 @@ class Objective(eqx.Module):
     takes_num_data: bool = eqx.field(static=True)
 
     def __init__(self, fn: Callable, log_prior: Callable | None = None):
-        if not callable(fn):
-            raise TypeError(f"objective must be callable as objective(model, data), got {type(fn).__name__}.")
-        if log_prior is not None and not callable(log_prior):
-            raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
         names = inspect.signature(fn).parameters
         anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values())
         bound = fn.keywords if isinstance(fn, functools.partial) else {}

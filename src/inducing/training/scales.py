@@ -53,14 +53,22 @@ def automatic_scales(model: Any, data: Data, trained: Callable[[Array], bool]) -
 
     A model whose q(u) is not the prior has been trained or set by hand: it stays as it is.
     """
-    layers = [layer for layer in model.layers if isinstance(layer, SparseGP)]
-    if any(abs(float(layer.kl())) > 1e-6 * layer.mean.size for layer in layers):
+    if not all(_is_prior(layer) for layer in model.layers if isinstance(layer, SparseGP)):
         return model, False
     default = _at_default(model)
     chosen = {
         id(t.leaf): t.value for t in _targets(model, data) if trained(t.leaf) and (t.far or default.get(id(t.leaf)))
     }
     return (_replace(model, chosen), True) if chosen else (model, False)
+
+
+def _is_prior(layer: SparseGP) -> bool:
+    """Whether q(u) = p(u)."""
+    if layer.coordinates != "w":
+        return abs(float(layer.kl())) <= 1e-6 * layer.mean.size
+    root = np.asarray(layer.root)
+    eye = np.eye(root.shape[-1]) if root.shape[-2] == root.shape[-1] else 1.0
+    return not np.any(layer.mean) and bool(np.all(root == eye))
 
 
 def _replace(model: Any, values: dict[int, Any]) -> Any:

@@ -1,0 +1,55 @@
+"""One compilation serves a whole fit, and the next one of the same shapes."""
+
+import jax
+import numpy as np
+
+import inducing as ig
+
+from .problems import regression, wave
+
+
+def counting():
+    """An objective that counts how often Python runs it: once for each trace."""
+    calls = []
+
+    def objective(model, data, key=None, num_data=None):
+        calls.append(1)
+        return ig.elbo(model, data, num_data=num_data)
+
+    return objective, calls
+
+
+def test_steps_trace_once_whatever_the_values_batches_and_numbers_of_steps():
+    objective, calls = counting()
+    X, y = wave(50)
+
+    def run(model, **options):
+        return ig.fit(model, (X, y), objective=objective, progress=False, **options)
+
+    run(regression(), method="natgrad", steps=300, batch_size=8)
+    assert len(calls) == 1
+    run(regression(noise=0.7), method="natgrad", steps=77, batch_size=8, key=jax.random.key(3), starts=2)
+    assert len(calls) == 1
+    run(regression(), method="natgrad", steps=3, batch_size=9)  # another shape
+    assert len(calls) == 2
+
+
+def test_lbfgs_traces_once():
+    calls = []
+
+    def objective(model, data):
+        calls.append(1)
+        return ig.collapsed_elbo(model, data)
+
+    X, y = wave(50)
+    for noise in (0.3, 0.6):
+        result = ig.fit(regression(noise=noise), (X, y), objective=objective, progress=False)
+        assert result.method == "lbfgs" and len(result.history.bound) > 3
+    assert len(calls) == 1
+
+
+def test_compiled_chunks_end_within_a_second():
+    ticks = []
+    X, y = wave(50)
+    ig.fit(regression(), (X, y), method="adam", steps=2000, progress=False, callback=lambda p: ticks.append(p.seconds))
+    assert np.diff(ticks[1:]).max() < 2.0  # generous: the machine may be busy

@@ -1,0 +1,279 @@
+"""fit: reaches the truth, keeps what it should keep, and stops as asked."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import inducing as ig
+
+from .problems import regression, same, wave
+
+X, y = wave()
+quiet = partial(ig.fit, progress=False)
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    """The largest exact evidence, over lengthscale, variance and noise, by scipy on a dense covariance."""
+    from scipy.optimize import minimize
+
+    r = np.abs(X - X.T)
+
+    def loss(theta):
+        ell, variance, noise = np.exp(theta)
+        s = np.sqrt(5.0) * r / ell
+        K = variance * (1 + s + s**2 / 3) * np.exp(-s) + noise * np.eye(len(y))
+        L = np.linalg.cholesky(K)
+        a = np.linalg.solve(L, y)
+        return 0.5 * a @ a + np.log(np.diagonal(L)).sum() + 0.5 * len(y) * np.log(2 * np.pi)
+
+    return -minimize(loss, np.log([0.8, 1.3, 0.3]), method="L-BFGS-B").fun
+
+
+def test_exact_gp_is_trained_by_its_evidence(evidence):
+    result = quiet(regression(), (X, y), objective=ig.log_evidence)
+    assert result.method == "lbfgs"
+    assert np.isclose(result.bound, evidence, atol=1e-4)
+
+
+def test_collapsed_bound_comes_close_to_the_evidence_and_sets_q(evidence):
+    result = quiet(regression(num=20), (X, y))
+    assert result.method == "collapsed"
+    assert evidence - 0.3 < result.bound < evidence + 1e-6
+    assert np.isclose(ig.elbo(result.model, (X, y)), result.bound, atol=1e-6)
+    assert "closed form" in result.message and "jitter" in result.message
+
+
+def test_natural_gradients_reach_what_the_collapsed_bound_reaches(evidence):
+    result = quiet(regression(num=20), (X, y), method="natgrad", steps=800, learning_rate=0.03)
+    assert evidence - 0.6 < result.bound < evidence
+    assert np.isclose(ig.elbo(result.model, (X, y)), result.bound, atol=1e-6)
+
+
+def test_adam_improves_the_bound_and_history_tells():
+    result = quiet(regression(), (X, y), method="adam", steps=300)
+    h = result.history
+    assert len(h.bound) == len(h.step) == len(h.seconds) == 300
+    assert np.isclose(h.bound[0], ig.elbo(regression(), (X, y)))
+    assert result.bound > h.bound[0] + 20
+    assert np.isclose(ig.elbo(result.model, (X, y)), result.bound) and result.bound >= h.bound.max() - 0.1
+    assert (np.diff(h.seconds) >= 0).all()
+
+
+def test_the_model_that_is_passed_stays_as_it_is():
+    model = regression()
+    before = [np.array(leaf) for leaf in jax.tree.leaves(model)]
+    quiet(model, (X, y), method="natgrad", steps=5)
+    assert all(np.array_equal(a, b) for a, b in zip(before, jax.tree.leaves(model), strict=True))
+
+
+def test_same_key_same_result_and_another_key_another():
+    run = partial(quiet, regression(), (X, y), method="adam", steps=120, batch_size=16)
+    a, b, c = run(), run(key=jax.random.key(0)), run(key=jax.random.key(1))
+    assert same(a.model, b.model) and np.array_equal(a.history.bound, b.history.bound)
+    assert not same(a.model, c.model)
+
+
+def test_minibatches_of_an_epoch_are_disjoint_and_average_to_the_full_bound():
+    model = regression()
+    # Steps of length zero leave the model as it is: the mean over an epoch's minibatches is then the full bound.
+    still = optax.sgd(0.0)
+    result = quiet(model, (X, y), method="adam", steps=18, batch_size=10, optimiser=still)
+    full = float(ig.elbo(model, (X, y)))
+    epochs = result.history.bound.reshape(3, 6)
+    assert np.allclose(epochs.mean(axis=1), full, rtol=1e-12)
+    assert epochs.std(axis=1).min() > 1e-3 and not np.allclose(epochs[0], epochs[1])
+
+
+def test_frozen_parts_stay():
+    model = regression(num=20)
+    for method in ("adam", "collapsed"):
+        result = quiet(model, (X, y), method=method, steps=10, freeze=lambda m: (m.layers[0].features, m.likelihood))
+        assert np.array_equal(result.model.layers[0].features.Z, model.layers[0].features.Z)
+        assert result.model.likelihood.variance == model.likelihood.variance
+        assert result.model.layers[0].prior.kernel.lengthscale != model.layers[0].prior.kernel.lengthscale
+
+
+def test_freezing_everything_only_sets_q():
+    model = regression()
+    result = quiet(model, (X, y), freeze=lambda m: (m.layers[0].prior, m.layers[0].features, m.likelihood))
+    assert result.model.likelihood.variance == model.likelihood.variance
+    assert np.isclose(ig.elbo(result.model, (X, y)), ig.collapsed_elbo(model, (X, y)))
+
+
+def test_tied_parameters_stay_tied():
+    part = ig.kernels.Matern52(lengthscale=0.8)
+    model = regression(kernel=part * part)
+    result = quiet(model, (X, y), method="adam", steps=10)
+    a, b = result.model.layers[0].prior.kernel.kernels
+    assert a.lengthscale == b.lengthscale != part.lengthscale
+    rescaled = quiet(regression(kernel=(k := ig.kernels.Matern52()) * k), (X, y), method="adam", steps=10)
+    a, b = rescaled.model.layers[0].prior.kernel.kernels
+    assert a.lengthscale == b.lengthscale and a.variance == b.variance
+
+
+def test_clamped_generative_parameters_wait():
+    model = regression()
+    clamped = quiet(model, (X, y), method="adam", steps=30, clamp=30).model
+    assert clamped.layers[0].prior.kernel.lengthscale == model.layers[0].prior.kernel.lengthscale
+    assert clamped.likelihood.variance == model.likelihood.variance
+    assert not np.array_equal(clamped.layers[0].mean, model.layers[0].mean)
+    assert not np.array_equal(clamped.layers[0].features.Z, model.layers[0].features.Z)
+    released = quiet(model, (X, y), method="adam", steps=60, clamp=30).model
+    assert released.likelihood.variance != model.likelihood.variance
+
+
+def test_interrupt_returns_the_best_so_far():
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress)
+        if progress.step >= 20:
+            raise KeyboardInterrupt
+
+    for method in ("adam", "collapsed"):
+        seen.clear()
+        result = quiet(regression(num=20), (X, y), method=method, steps=100, callback=interrupt)
+        assert "interrupted" in result.message
+        assert result.bound == max(p.bound for p in seen)
+        assert np.isclose(ig.elbo(result.model, (X, y)), result.bound, atol=1e-6)
+
+
+def test_callback_sees_models_and_can_stop():
+    result = quiet(regression(), (X, y), method="adam", steps=200, callback=lambda p: p.step >= 50)
+    assert len(result.history.bound) < 100 and "callback" in result.message
+    models = []
+    quiet(regression(), (X, y), method="adam", steps=2, callback=lambda p: models.append(p.model))
+    assert isinstance(models[0], ig.Model)
+
+
+def test_noisy_bounds_choose_the_best_by_their_average_not_by_luck():
+    def lucky(model, data, key):  # noise far larger than the signal
+        return ig.elbo(model, data) + 1e4 * jax.random.normal(key)
+
+    result = quiet(regression(), (X, y), objective=lucky, method="adam", steps=200)
+    assert result.bound < result.history.bound.max() - 1e4
+    assert ig.elbo(result.model, (X, y)) > ig.elbo(regression(), (X, y)) + 5
+
+
+def test_steps_that_turn_nan_are_skipped_and_counted():
+    def sometimes(model, data, key):  # about half of all steps
+        bad = jax.random.bernoulli(key)
+        return jnp.where(bad, jnp.nan, 1.0) * ig.elbo(model, data)
+
+    result = quiet(regression(), (X, y), objective=sometimes, method="adam", steps=60)
+    failed = int(np.isnan(result.history.bound).sum())
+    assert 10 < failed < 50
+    assert f"{failed} steps were NaN" in result.message
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.model))
+    assert ig.elbo(result.model, (X, y)) > ig.elbo(regression(), (X, y))
+
+
+def test_nothing_but_nan_ends_early_with_the_start():
+    def never(model, data, num_data=None):
+        return jnp.nan * ig.elbo(model, data)
+
+    model = regression()
+    result = quiet(model, (X, y), objective=never, method="adam", steps=3000)
+    assert len(result.history.bound) < 500 and "NaN" in result.message
+    assert same(result.model, model)
+    with pytest.raises(FloatingPointError, match="at the start"):
+        quiet(model, (X, y), objective=never, method="lbfgs")
+
+
+def test_a_line_search_survives_values_that_are_no_numbers():
+    def walled(model, data):  # no number where the noise is small, which is where the optimum lies
+        wall = jnp.where(model.likelihood.variance < 0.05, jnp.nan, 1.0)
+        return ig.collapsed_elbo(model, data) * wall
+
+    result = quiet(regression(), (X, y), objective=walled)
+    assert result.method == "lbfgs" and np.isfinite(result.bound)
+    assert 0.05 <= result.model.likelihood.variance < 0.3
+
+
+def test_held_out_data_decide_and_stop():
+    held = wave(num=30, seed=1)
+    scores = []
+    result = quiet(
+        regression(num=20),
+        (X[:8], y[:8]),
+        method="adam",
+        steps=1000,
+        learning_rate=0.1,
+        held_out=held,
+        patience=100,
+        callback=lambda p: scores.append(p.bound),
+    )
+    assert "no improvement" in result.message and len(result.history.bound) < 1000
+    assert result.bound == max(scores) > scores[-1]
+    assert np.isclose(ig.elbo(result.model, held, num_data=8), result.bound)
+
+
+def test_held_out_data_with_the_collapsed_bound():
+    held = wave(num=30, seed=1)
+    result = quiet(regression(), (X, y), held_out=held, steps=10)
+    assert np.isclose(ig.elbo(result.model, held, num_data=len(y)), result.bound, atol=1e-6)
+
+
+def test_starts_keep_the_best():
+    one = quiet(regression(), (X, y), method="adam", steps=20)
+    several = quiet(regression(), (X, y), method="adam", steps=20, starts=4)
+    assert several.bound >= one.bound and "4 starts" in several.message
+
+
+def test_log_prior_is_over_natural_values():
+    # A Gamma density alone has its maximum at its mode (a − 1)/b, not at a/b, where that of the logarithm lies.
+    def log_prior(model):
+        return 2.0 * jnp.log(model.likelihood.variance) - 5.0 * model.likelihood.variance
+
+    def nothing(model, data):
+        return 0.0 * model.likelihood.variance
+
+    result = quiet(regression(), (X, y), objective=nothing, log_prior=log_prior, method="lbfgs")
+    assert np.isclose(result.model.likelihood.variance, 2.0 / 5.0, rtol=1e-4)
+    strong = quiet(regression(), (X, y), log_prior=lambda m: -1e6 * (m.likelihood.variance - 0.7) ** 2)
+    assert strong.method == "collapsed" and np.isclose(strong.model.likelihood.variance, 0.7, atol=1e-3)
+
+
+def test_beta_and_any_optimiser():
+    result = quiet(
+        regression(),
+        (X, y),
+        objective=partial(ig.elbo, beta=0.5),
+        freeze=lambda m: m.layers[0].features,
+        method="natgrad",
+        optimiser=optax.chain(optax.clip_by_global_norm(1.0), optax.rmsprop(0.01)),
+        steps=20,
+    )
+    assert np.isclose(result.bound, ig.elbo(result.model, (X, y), beta=0.5))
+
+
+def test_float32():
+    X32, y32 = wave(dtype=np.float32)
+    for method in ("collapsed", "natgrad"):
+        result = quiet(regression(dtype=np.float32), (X32, y32), method=method, steps=30)
+        assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(result.model))
+        assert result.bound > float(ig.elbo(regression(), (X, y))) + 20
+
+
+def test_progress_can_be_silenced_and_shows_bound_and_speed(capsys):
+    quiet(regression(), (X, y), method="adam", steps=5)
+    out = capsys.readouterr()
+    assert out.out == "" and out.err == ""
+    ig.fit(regression(), (X, y), method="adam", steps=5)
+    out = capsys.readouterr()
+    assert out.out == "" and "bound" in out.err and "step/s" in out.err
+
+
+def test_zero_steps_and_warm_start():
+    model = regression()
+    assert same(quiet(model, (X, y), method="adam", steps=0).model, model)
+    first = quiet(model, (X, y), method="natgrad", steps=50)
+    again = quiet(first.model, (X, y), method="natgrad", steps=1)
+    assert np.isclose(again.history.bound[0], first.bound)
+    assert eqx.tree_equal(jax.tree.structure(first.model), jax.tree.structure(model))

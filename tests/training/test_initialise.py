@@ -1,0 +1,150 @@
+"""Starting values: inducing inputs, and scales from data."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import inducing as ig
+
+from .problems import regression, same, wave
+
+X, y = wave()
+init = ig.initialise
+
+
+def spread_out(points, centres):
+    """Mean squared distance of points to the nearest centre."""
+    return np.min(((points[:, None] - np.asarray(centres)[None]) ** 2).sum(-1), axis=1).mean()
+
+
+def test_kmeans_is_as_good_as_scikit_learns():
+    from sklearn.cluster import KMeans
+
+    points = np.random.default_rng(0).normal(size=(400, 3))
+    theirs = KMeans(12, n_init=3, random_state=0).fit(points).cluster_centers_
+    ours = init.kmeans(points, 12)
+    assert ours.shape == (12, 3)
+    assert spread_out(points, ours) < 1.1 * spread_out(points, theirs)
+
+
+def test_kmeans_finds_separate_clusters_in_any_units():
+    rng = np.random.default_rng(1)
+    points = np.concatenate([rng.normal(c, 0.01, size=(50, 2)) for c in (0.0, 1.0, 2.0)]) * [1e6, 1e-6]
+    found = np.asarray(init.kmeans(points, 3))
+    assert np.allclose(np.sort(found, axis=0) / [1e6, 1e-6], [[0, 0], [1, 1], [2, 2]], atol=0.01)
+
+
+def test_inducing_inputs_by_key_dtype_and_kind_of_array():
+    for choose in (init.kmeans, init.random_subset):
+        a, b, c = choose(X, 5, key=jax.random.key(1)), choose(X, 5, key=jax.random.key(1)), choose(X, 5)
+        assert np.array_equal(a, b) and not np.array_equal(a, c)
+        assert choose(X[:, 0].astype(np.float32), 5).dtype == np.float32
+        assert choose(pd.DataFrame({"a": X[:, 0]}), 5).shape == (5, 1)
+        assert choose(X, 5, key=jax.random.PRNGKey(2)).shape == (5, 1)
+    assert init.greedy_variance(ig.kernels.Matern52(), X[:, 0].astype(np.float32), 5).dtype == np.float32
+
+
+def test_duplicates_give_each_point_once():
+    rows = np.repeat([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], 7, axis=0)
+    kernel = ig.kernels.SquaredExponential()
+    for Z in (init.kmeans(rows, 10), init.random_subset(rows, 10), init.greedy_variance(kernel, rows, 10)):
+        assert np.allclose(np.sort(Z, axis=0), [[0, 1], [2, 3], [4, 5]])
+    assert init.kmeans(np.ones((1, 2)), 4).shape == (1, 2)
+
+
+def test_constant_columns_do_not_matter():
+    points = np.concatenate([X, np.full_like(X, 7.0)], axis=1)
+    Z = init.kmeans(points, 6)
+    assert np.isfinite(Z).all() and np.allclose(Z[:, 1], 7.0)
+
+
+def test_greedy_variance_picks_the_largest_conditional_variance():
+    kernel = ig.kernels.Matern52(lengthscale=0.7)
+    points = jnp.asarray(X[:25])
+    Z = init.greedy_variance(kernel, points, 6)
+    K = np.asarray(kernel.gram(points))
+    chosen = [int(np.flatnonzero((np.asarray(points) == z).all(1))[0]) for z in np.asarray(Z)]
+    for m in range(1, 6):
+        past = chosen[:m]
+        conditional = np.diagonal(K - K[:, past] @ np.linalg.solve(K[np.ix_(past, past)], K[past]))
+        assert np.isclose(conditional[chosen[m]], conditional.max())
+
+
+@pytest.mark.parametrize("M", [0, -1, 2.5])
+def test_impossible_numbers_of_points(M):
+    for choose in (init.kmeans, init.random_subset, lambda X, M: init.greedy_variance(ig.kernels.Matern52(), X, M)):
+        with pytest.raises(ValueError, match="M must be a whole number"):
+            choose(X, M)
+
+
+def test_scales_are_those_of_the_data():
+    points = np.concatenate([X, 100 * X**2], axis=1)
+    kernel = ig.kernels.Matern52(lengthscale=[1.0, 1.0], variance=3.0) + ig.kernels.Constant(1.0)
+    gp = ig.SparseGP(ig.GP(kernel, mean=ig.means.Constant()), ig.features.InducingPoints(points[:5]))
+    model = init.scales(ig.Model(gp, ig.likelihoods.Gaussian()), (points, 1e3 * y + 5e4))
+    prior = model.layers[0].prior
+    label_variance = 1e6 * y.var()
+    assert np.allclose(prior.Kff_diag(jnp.asarray(points)), label_variance)
+    assert np.isclose(prior.kernel.kernels[0].variance / prior.kernel.kernels[1].variance, 3.0)
+    assert np.isclose(model.likelihood.variance, 0.1 * label_variance)
+    assert np.isclose(prior.mean_function.value, 1e3 * y.mean() + 5e4)
+    assert np.allclose(prior.kernel.kernels[0].lengthscale, (np.sqrt(2) - 0.5) * points.std(0))
+
+
+def test_fit_keeps_the_users_values_and_sets_defaults():
+    chosen = regression(kernel=ig.kernels.Matern52(lengthscale=0.123, variance=0.45), noise=0.067)
+    assert same(ig.fit(chosen, (X, y), method="adam", steps=0, progress=False).model, chosen)
+    left = regression(kernel=ig.kernels.Matern52(lengthscale=0.123), noise=0.067)
+    fitted = ig.fit(left, (X, y), method="adam", steps=0, progress=False)
+    kernel = fitted.model.layers[0].prior.kernel
+    assert kernel.lengthscale == 0.123 and np.isclose(kernel.variance, y.var())
+    assert fitted.model.likelihood.variance == 0.067
+    assert "scales set from the data" in fitted.message
+    assert same(ig.fit(left, (X, y), method="adam", steps=0, initialise=False, progress=False).model, left)
+    frozen = ig.fit(left, (X, y), method="adam", steps=0, freeze=lambda m: m.layers[0].prior, progress=False)
+    assert frozen.model.layers[0].prior.kernel.variance == 1.0
+
+
+@pytest.mark.parametrize("coordinates", ["u", "w"])
+def test_training_is_the_same_in_any_units(coordinates):
+    found = []
+    for scale_x, scale_y in [(1.0, 1.0), (1.0, 1e12), (1.0, 1e-12), (1e6, 1.0), (1e-6, 1e-12)]:
+        kernel = ig.kernels.Matern52()
+        model = regression(np.linspace(0, 4, 10)[:, None] * scale_x, kernel=kernel, noise=1.0, coordinates=coordinates)
+        for method in ("collapsed", "natgrad", "adam"):
+            result = ig.fit(model, (X * scale_x, y * scale_y), method=method, steps=60, progress=False)
+            found.append((method, result.bound + len(y) * np.log(scale_y)))
+    for method, atol in (("collapsed", 1e-3), ("natgrad", 1e-2), ("adam", 1e-2)):
+        bounds = [bound for name, bound in found if name == method]
+        assert np.allclose(bounds, bounds[0], atol=atol), (method, bounds)
+
+
+def test_values_in_other_units_are_taken_for_a_mistake():
+    for scale in (1e12, 1e-12):
+        result = ig.fit(regression(num=20), (X, y * scale), progress=False)
+        assert result.bound + len(y) * np.log(scale) > float(ig.elbo(regression(), (X, y))) + 20
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels"),
+    [
+        ([[1.0]], [2.0]),  # N = 1
+        ([[1.0]] * 6, [1.0, 2.0, 1.5, 1.2, 1.8, 1.1]),  # one input, often
+        ([[0.0], [1.0], [2.0]], [5.0, 5.0, 5.0]),  # labels all the same
+        ([[0.0], [1.0], [2.0]], [0.0, 0.0, 0.0]),
+        ([[1e5], [1e5 + 1], [1e5 + 2]], [1.0, 2.0, 3.0]),  # far from the origin
+        ([[0.0, 3.0], [1.0, 3.0], [2.0, 3.0]], [1.0, 2.0, float("nan")]),  # a constant column, a missing label
+    ],
+)
+def test_small_and_degenerate_data_train(inputs, labels):
+    inputs = np.asarray(inputs)
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(inputs))  # M = N, duplicates and all
+    model = ig.Model(gp, ig.likelihoods.Gaussian())
+    for method in ("collapsed", "natgrad"):
+        result = ig.fit(model, (inputs, labels), method=method, steps=20, progress=False)
+        assert np.isfinite(result.bound)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.model))
+    if np.isnan(labels).any():
+        assert "1 missing labels" in result.message
