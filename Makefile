@@ -6,8 +6,9 @@ BIN = .venv/bin
 # Distributions that ship Python without ensurepip make an environment without pip: then the system's pip installs into it.
 PIP = $$($(BIN)/python -m pip --version >/dev/null 2>&1 && echo "$(BIN)/python -m pip" || echo "$(PYTHON) -m pip --python $(BIN)/python")
 INSTALL = PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet --disable-pip-version-check
+PEER_PIP = $$(.venv-bench/$*/bin/python -m pip --version >/dev/null 2>&1 && echo ".venv-bench/$*/bin/python -m pip" || echo "$(PYTHON) -m pip --python .venv-bench/$*/bin/python")
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format bench bench-fit clean
 .DELETE_ON_ERROR:
 
 demo: .venv/plot.stamp
@@ -24,6 +25,25 @@ lint: .venv/test.stamp
 format: .venv/test.stamp
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# Side by side with other libraries, each in an environment of its own, since their requirements clash.
+PEERS = .venv-bench/tensorflow.stamp .venv-bench/gpytorch.stamp .venv-bench/gpjax.stamp
+
+bench: .venv/test.stamp $(PEERS)
+	$(BIN)/python benchmarks/speed.py $(BENCH)
+	$(BIN)/python benchmarks/tables.py
+
+bench-fit: .venv/test.stamp $(PEERS)
+	$(BIN)/python benchmarks/fit.py $(BENCH)
+	$(BIN)/python benchmarks/tables.py
+
+# PyTorch goes first, by itself, so that nothing else chooses its version.
+.venv-bench/%.stamp: benchmarks/peers/%.txt
+	mkdir -p .venv-bench
+	$(PYTHON) -m venv --clear .venv-bench/$* || $(PYTHON) -m venv --clear --without-pip .venv-bench/$*
+	grep -h '^torch==' $< | xargs -r $(PEER_PIP) install --quiet
+	$(PEER_PIP) install --quiet -r $<
+	touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv || $(PYTHON) -m venv --clear --without-pip .venv

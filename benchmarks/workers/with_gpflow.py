@@ -1,0 +1,130 @@
+"""GPflow's side: SVGP and SGPR as its documentation trains them, with every step inside a `tf.function`."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from protocol import Timed, serve
+
+
+def exact_probit(x):
+    """Φ(x), short of 0 and 1 by a rounding error: GPflow's own link squeezes the probabilities into [0.001, 0.999]."""
+    tiny = np.finfo(x.dtype.as_numpy_dtype).eps
+    return tf.clip_by_value(0.5 * (1.0 + tf.math.erf(x / np.sqrt(2.0))), tiny, 1.0 - tiny)
+
+
+def configure(case: dict) -> None:
+    """Precision and jitter, before any object is made."""
+    gpflow.config.set_default_float(np.dtype(case["dtype"]).type)
+    gpflow.config.set_default_jitter(case["jitter"])
+
+
+def kernel_of(a: dict, lengthscale: np.ndarray) -> gpflow.kernels.Kernel:
+    return gpflow.kernels.SquaredExponential(variance=a["variance"], lengthscales=lengthscale)
+
+
+def build(case: dict, a: dict) -> Timed:
+    """The work of a case."""
+    configure(case)
+    likelihood = (
+        gpflow.likelihoods.Bernoulli(invlink=exact_probit)
+        if case["likelihood"] == "bernoulli"
+        else gpflow.likelihoods.Gaussian(a["noise"])
+    )
+    X, y = tf.constant(a["X"]), tf.constant(a["y"])
+    if case["kind"] == "collapsed":
+        return _collapsed(a, X, y)
+    if case["kind"] == "lmc":
+        kernel = gpflow.kernels.LinearCoregionalization([kernel_of(a, s) for s in a["lengthscale"]], W=a["W"])
+        features = gpflow.inducing_variables.SharedIndependentInducingVariables(
+            gpflow.inducing_variables.InducingPoints(a["Z"])
+        )
+    else:
+        kernel, features = kernel_of(a, a["lengthscale"]), a["Z"]
+    model = gpflow.models.SVGP(
+        kernel,
+        likelihood,
+        features,
+        q_mu=a["mean"].T,
+        q_sqrt=a["root"],
+        num_latent_gps=a["mean"].shape[0],
+        num_data=len(a["X"]),
+        whiten=True,
+    )
+    if case["kind"] == "predict":
+        return _predict(model, X)
+    return stepped(model.elbo, model.trainable_variables, X, y, a["index"])
+
+
+def stepped(elbo, variables, X, y, index: np.ndarray) -> Timed:
+    """Adam steps on minibatches, one `tf.function` call each."""
+    optimiser = tf.optimizers.Adam(1e-3)
+    index = tf.constant(index)
+
+    def batch(i):
+        rows = index[i]
+        return tf.gather(X, rows), tf.gather(y, rows)
+
+    @tf.function
+    def step(i):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss = -elbo(batch(i))
+        optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    numbers = [tf.constant(i) for i in range(len(index))]
+
+    def run(n):
+        for i in range(n):
+            loss = step(numbers[i % len(numbers)])
+        float(loss)
+
+    return Timed(lambda: tf.function(elbo)(batch(0)), run)
+
+
+def _collapsed(a: dict, X, y) -> Timed:
+    model = gpflow.models.SGPR((X, y), kernel_of(a, a["lengthscale"]), a["Z"], noise_variance=a["noise"])
+    variables = model.trainable_variables
+
+    @tf.function
+    def bound_and_gradient():
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            bound = model.elbo()
+        return bound, tape.gradient(bound, variables)
+
+    def run(n):
+        for _ in range(n):
+            float(bound_and_gradient()[0])
+
+    return Timed(lambda: bound_and_gradient()[0], run)
+
+
+def _predict(model, X) -> Timed:
+    posterior = model.posterior()  # caches what does not depend on the inputs
+    moments = tf.function(posterior.predict_f)
+
+    def run(n):
+        for _ in range(n):
+            mean, variance = moments(X)
+            mean.numpy(), variance.numpy()
+
+    def value():
+        mean, variance = moments(X)
+        return tf.reduce_sum(tf.abs(mean)) + tf.reduce_sum(variance)
+
+    return Timed(value, run)
+
+
+def versions() -> dict:
+    """What the numbers belong to."""
+    return {"gpflow": gpflow.__version__, "tensorflow": tf.__version__}
+
+
+if __name__ == "__main__":
+    serve(build, {"versions": versions})

@@ -1,0 +1,108 @@
+"""The benchmark scripts, on sizes that take no time: our own side runs, and results become tables."""
+
+import dataclasses
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "benchmarks"
+MODULES = ("cases", "speed", "fit", "tables", "protocol", "race", "ours", "fit_ours")
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """The scripts as modules; they find each other by being in one folder."""
+    added = [str(ROOT), str(ROOT / "workers")]
+    sys.path[:0] = added
+    yield {name: importlib.import_module(name) for name in MODULES}
+    for name in MODULES:
+        sys.modules.pop(name)
+    for path in added:
+        sys.path.remove(path)
+
+
+def tiny(scripts, name, **sizes):
+    """A case by name, made small, and its arrays, as a worker gets them."""
+    cases = scripts["cases"]
+    case = next(c for c in cases.CASES if c.name == name)
+    case = dataclasses.replace(case, **{"N": 60, "M": 6, "batch": 20, "D": 3, "width": 2, **sizes})
+    return dataclasses.asdict(case) | {"jitter": cases.JITTER[case.dtype]}, cases.arrays(case)
+
+
+@pytest.mark.parametrize("name", ["lmc-128", "deep-2", "latent-10", "collapsed-256", "predict-512"])
+def test_our_side_of_every_kind_runs(scripts, name):
+    task = scripts["ours"].build(*tiny(scripts, name, replicates=2))
+    seconds = task.run(2)  # raises if a step was not finite
+    assert seconds is None or seconds > 0
+
+
+def test_shared_parameters_mean_what_the_formulas_say(scripts):
+    case, a = tiny(scripts, "svgp-gaussian-128-float64")
+    task = scripts["ours"].build(case, a)
+    rows = a["index"][0]
+    X, y = a["X"][rows], a["y"][rows, 0]
+
+    def k(x, z):
+        return np.exp(-0.5 * np.sum(((x[:, None] - z[None]) / a["lengthscale"]) ** 2, axis=2))
+
+    L = np.linalg.cholesky(k(a["Z"], a["Z"]) + case["jitter"] * np.eye(case["M"]))
+    A = np.linalg.solve(L, k(a["Z"], X))
+    m, R = a["mean"][0], a["root"][0]
+    mean, variance = A.T @ m, 1.0 - np.sum(A**2, axis=0) + np.sum((R.T @ A) ** 2, axis=0)
+    expected = -0.5 * (np.log(2 * np.pi * 0.2) + ((y - mean) ** 2 + variance) / 0.2)
+    kl = 0.5 * (np.sum(R**2) + m @ m - case["M"]) - np.sum(np.log(np.diag(R)))
+    bound = case["N"] / case["batch"] * expected.sum() - kl
+    assert float(task.value()) == pytest.approx(bound, rel=1e-10)
+    assert task.run(2) > 0
+
+
+def test_every_case_counts_operations_that_grow_with_its_sizes(scripts):
+    cases = scripts["cases"]
+    names = [c.name for c in cases.CASES]
+    assert len(set(names)) == len(names)
+    for case in cases.CASES:
+        assert cases.flops(dataclasses.replace(case, M=2 * case.M)) > 2 * cases.flops(case) > 0
+
+
+def test_fits_are_scored(scripts, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (80, 1))
+    y = np.sin(2 * X) + 0.1 * rng.normal(size=X.shape)
+    np.savez(tmp_path / "split.npz", X=X[:60], y=y[:60], Xtest=X[60:], ytest=y[60:])
+    scores = scripts["fit_ours"].quality(str(tmp_path / "split.npz"), M=10)
+    assert scores["rmse"] < 0.2 and scores["ll"] > 0.2
+    assert scores["coverage50"] <= scores["coverage90"] <= scores["coverage95"]
+
+
+def test_results_become_tables(scripts):
+    case = dataclasses.asdict(scripts["cases"].CASES[0])
+    entry = {"case": case, "flops": 1e9, "libraries": {"ours": {"ms": 10.0, "compile": 1.0}, "gpjax": {"ms": 25.0}}}
+    entry = scripts["speed"].summarise(entry, {"float64": 2e11})
+    assert (entry["best"], entry["ratio"], entry["fraction"]) == ("gpjax", 2.5, pytest.approx(0.5))
+    results = {"cases": {case["name"]: entry}}
+    assert "| 10 |" in scripts["tables"].speed_table(results) and "| 2.5 | 3.0 |" in scripts["tables"].speed_table(
+        results
+    )
+    assert "the aim of 3.0 is missed" in scripts["tables"].behind(results)
+    page = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb"
+    assert scripts["tables"].replace(page, "x", "new") == "a\n<!-- x:begin -->\nnew\n<!-- x:end -->\nb"
+
+
+def test_slopes_are_those_of_the_curve(scripts):
+    growth = [c for c in scripts["cases"].CASES if c.group == "growth-N"]
+    entries = {c.name: {"case": dataclasses.asdict(c), "libraries": {"ours": {"ms": c.N**1.5}}} for c in growth}
+    assert scripts["speed"].slopes(entries) == {"growth-N": pytest.approx(1.5)}
+
+
+def test_a_race_is_won_by_who_first_comes_near_the_best_peer(scripts):
+    runs = {
+        "ours": {"trace": [(1.0, 0.5), (2.0, 0.996), (3.0, 1.1)]},
+        "gpflow-sgpr": {"trace": [(5.0, 0.9), (10.0, 1.0)]},
+        "gpytorch-adam": {"trace": [(7.0, 0.2)]},
+    }
+    result = scripts["fit"].verdict(runs)
+    assert (result["best"], result["ratio"]) == ("gpflow-sgpr", 5.0)
+    assert result["seconds"]["gpytorch-adam"] is None
