@@ -1,6 +1,8 @@
 """Predictive distributions of labels: p(y) = E p(y | f), f Gaussian or a mixture of Gaussians."""
 
 import contextlib
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
 
 
+BLOCK = 8192
+
+
 @contextlib.contextmanager
 def lenient():
     """JAX's standard promotion rules, which NumPyro's samplers and moments rely on, whatever the user's setting."""
@@ -26,8 +31,8 @@ def lenient():
 class Predictive(eqx.Module):
     """The distribution of the labels at N inputs, p(y_n) = 1/S Σ_s E_{N(f | mean_sn, cov_sn)} p(y_n | f).
 
-    Everything is computed on demand, by closed forms where the likelihood has them and else by quadrature
-    whose nodes gather where the label asks. mean is [N, F] or, for a mixture, [S, N, F].
+    Everything is computed on demand, compiled and in blocks of rows: by closed forms where the likelihood has
+    them, else by quadrature whose nodes gather where the label asks. mean is [N, F] or, for a mixture, [S, N, F].
     """
 
     likelihood: "AbstractLikelihood"
@@ -35,63 +40,35 @@ class Predictive(eqx.Module):
     latent_cov: Float[Array, "..."]
     index: Int[Array, "N"] | None = None
 
-    def _components(self) -> tuple[Array, Array]:
-        if self.latent_mean.ndim == 3:
-            return self.latent_mean, self.latent_cov
-        return self.latent_mean[None], self.latent_cov[None]
-
-    def _each(self, fn) -> Array:
-        """fn(mean, cov) for each component of the mixture, stacked along a leading axis."""
-        mean, cov = self._components()
-        return fn(mean[0], cov[0])[None] if len(mean) == 1 else jax.vmap(fn)(mean, cov)
-
-    def _moments(self) -> tuple[Array, Array]:
-        first, second = jnp.moveaxis(
-            self._each(lambda m, c: jnp.stack(self.likelihood.predictive_moments(m, c, index=self.index))), 1, 0
-        )
-        mean = jnp.mean(first, axis=0)
-        return mean, jnp.mean(second + (first - mean[None]) ** 2, axis=0)
-
     @property
     def mean(self) -> Float[Array, "N P"]:
         """E[y]."""
-        return self._moments()[0]
+        return _blocks(_mean, self)
 
     @property
     def variance(self) -> Float[Array, "N P"]:
         """Var[y]."""
-        return self._moments()[1]
+        return _blocks(_variance, self)
 
-    def log_prob(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
+    def log_prob(self, y: Float[Array, "N *P"]) -> Float[Array, "N"]:
         """log p(y_n): outputs summed, missing ones (NaN) left out; mixtures by log-mean-exp of whole rows.
 
         Within a component the outputs are taken as independent.
         """
-        labels = self._labels(y)
-        self.likelihood.check(labels)
-        filled, present = fill_missing(labels, self.likelihood.fill)
-
-        def row(m, c):
-            each = self.likelihood.predictive_log_prob(m, c, filled, index=self.index)
-            return jnp.sum(jnp.where(present, each, 0.0), axis=-1)
-
-        logs = self._each(row)
-        return logsumexp(logs, axis=0) - jnp.log(jnp.asarray(len(logs), logs.dtype))
-
-    def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
-        """P(label ≤ y), each output by itself."""
         y = self._labels(y)
-        return jnp.mean(self._each(lambda m, c: self.likelihood.predictive_cdf(m, c, y, index=self.index)), axis=0)
+        self.likelihood.check(y)
+        return _blocks(_log_prob, self, y)
+
+    def cdf(self, y: Float[Array, "N *P"]) -> Float[Array, "N P"]:
+        """P(label ≤ y), each output by itself."""
+        return _blocks(_cdf, self, self._labels(y))
 
     def quantile(self, q: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The smallest y with cdf(y) ≥ q, each output by itself, by bisection of the cdf."""
         if not isinstance(q, jax.core.Tracer) and not 0 < q < 1:
             raise ValueError(f"q must lie strictly between 0 and 1, got {q}; 0.5 gives the median.")
-        mean, variance = self._moments()
-        supports = self.likelihood.supports
-        kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
-        found = {kind: _SEARCH[kind](self.cdf, q, mean, variance) for kind in dict.fromkeys(kinds)}
-        return jnp.stack([found[kind][:, p] for p, kind in enumerate(kinds)], axis=-1)
+        N = self.latent_mean.shape[-2]
+        return _blocks(_quantile, self, jnp.full((N, 1), q, self.latent_mean.dtype))
 
     def interval(self, level: float = 0.95) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """The central interval that holds probability `level`: the quantiles (1 ∓ level)/2."""
@@ -106,33 +83,17 @@ class Predictive(eqx.Module):
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
         """Labels drawn independently for each input (for joint draws of f see the model's `draw`)."""
-        mean, cov = self._components()
-        pick, latent, label = jax.random.split(key, 3)
-        S, N, _ = mean.shape
-        s = jax.random.randint(pick, (*shape, N), 0, S)
-        mean, cov = mean[s, jnp.arange(N)], cov[s, jnp.arange(N)]
-        z = jax.random.normal(latent, mean.shape, mean.dtype)
-        f = mean + (safe_sqrt(cov) * z if cov.ndim == mean.ndim else jnp.einsum("...fg,...g->...f", root(cov), z))
-        with lenient():
-            return self.likelihood.distribution(f, index=self.index).sample(label).astype(mean.dtype)
+        return _sample(self, key, shape)
 
     @property
     def probabilities(self) -> Float[Array, "N *P C"]:
         """The probability of each class, [N, C] (or [N, P, C] for several outputs)."""
-        num = getattr(self.likelihood, "num_classes", None)
-        if num is None:
+        if getattr(self.likelihood, "num_classes", None) is None:
             raise TypeError(
                 f"{type(self.likelihood).__name__} is no classification likelihood, so it has no class probabilities; "
                 "use `log_prob` or `cdf`."
             )
-
-        def one(m, c):
-            P = 1 if self.likelihood.joint else m.shape[-1]
-            labels = jnp.broadcast_to(jnp.arange(num, dtype=m.dtype)[:, None, None], (num, m.shape[0], P))
-            each = jax.vmap(lambda y: self.likelihood.predictive_log_prob(m, c, y, index=self.index))(labels)
-            return jnp.moveaxis(jnp.exp(each), 0, -1)
-
-        out = jnp.mean(self._each(one), axis=0)
+        out = _blocks(_probabilities, self)
         return out[:, 0] if out.shape[1] == 1 else out
 
     def _labels(self, y: Array) -> Array:
@@ -145,6 +106,95 @@ class Predictive(eqx.Module):
                 "missing labels are NaN."
             )
         return y
+
+
+@eqx.filter_jit
+def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
+    """fn(predictive, *rows), compiled; many inputs go through in blocks, so that memory stays bounded."""
+    if predictive.latent_mean.shape[-2] <= BLOCK:
+        return fn(predictive, *rows)
+    mean, cov = _components(predictive)
+
+    def one(row):
+        mean, cov, index, *rest = row
+        part = Predictive(predictive.likelihood, mean[:, None], cov[:, None], None if index is None else index[None])
+        return fn(part, *(r[None] for r in rest))[0]
+
+    return jax.lax.map(one, (mean.swapaxes(0, 1), cov.swapaxes(0, 1), predictive.index, *rows), batch_size=BLOCK)
+
+
+def _components(p: Predictive) -> tuple[Array, Array]:
+    """Mean and covariance with the axis S of the mixture, 1 if there is none."""
+    return (p.latent_mean, p.latent_cov) if p.latent_mean.ndim == 3 else (p.latent_mean[None], p.latent_cov[None])
+
+
+def _each(p: Predictive, fn: Callable[[Array, Array], Array]) -> Array:
+    """fn(mean, cov) for each component of the mixture, stacked along a leading axis."""
+    mean, cov = _components(p)
+    return fn(mean[0], cov[0])[None] if len(mean) == 1 else jax.vmap(fn)(mean, cov)
+
+
+def _moments(p: Predictive) -> tuple[Array, Array]:
+    both = _each(p, lambda m, c: jnp.stack(p.likelihood.predictive_moments(m, c, index=p.index)))
+    first, second = both[:, 0], both[:, 1]
+    mean = jnp.mean(first, axis=0)
+    return mean, jnp.mean(second + (first - mean[None]) ** 2, axis=0)
+
+
+def _mean(p: Predictive) -> Array:
+    return _moments(p)[0]
+
+
+def _variance(p: Predictive) -> Array:
+    return _moments(p)[1]
+
+
+def _log_prob(p: Predictive, y: Array) -> Array:
+    filled, present = fill_missing(y, p.likelihood.fill)
+
+    def row(m, c):
+        each = p.likelihood.predictive_log_prob(m, c, filled, index=p.index)
+        return jnp.sum(jnp.where(present, each, 0.0), axis=-1)
+
+    logs = _each(p, row)
+    return logsumexp(logs, axis=0) - math.log(len(logs))
+
+
+def _cdf(p: Predictive, y: Array) -> Array:
+    return jnp.mean(_each(p, lambda m, c: p.likelihood.predictive_cdf(m, c, y, index=p.index)), axis=0)
+
+
+def _probabilities(p: Predictive) -> Array:
+    num = getattr(p.likelihood, "num_classes")  # noqa: B009 — only classification likelihoods have it
+
+    def one(m, c):
+        P = 1 if p.likelihood.joint else m.shape[-1]
+        labels = jnp.broadcast_to(jnp.arange(num, dtype=m.dtype)[:, None, None], (num, m.shape[0], P))
+        each = jax.vmap(lambda y: p.likelihood.predictive_log_prob(m, c, y, index=p.index))(labels)
+        return jnp.moveaxis(jnp.exp(each), 0, -1)
+
+    return jnp.mean(_each(p, one), axis=0)
+
+
+@eqx.filter_jit
+def _sample(p: Predictive, key: Array, shape: tuple[int, ...]) -> Array:
+    mean, cov = _components(p)
+    pick, latent, label = jax.random.split(key, 3)
+    S, N, _ = mean.shape
+    s = jax.random.randint(pick, (*shape, N), 0, S)
+    mean, cov = mean[s, jnp.arange(N)], cov[s, jnp.arange(N)]
+    z = jax.random.normal(latent, mean.shape, mean.dtype)
+    f = mean + (safe_sqrt(cov) * z if cov.ndim == mean.ndim else jnp.einsum("...fg,...g->...f", root(cov), z))
+    with lenient():
+        return p.likelihood.distribution(f, index=p.index).sample(label).astype(mean.dtype)
+
+
+def _quantile(p: Predictive, q: Array) -> Array:
+    mean, variance = _moments(p)
+    supports = p.likelihood.supports
+    kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
+    found = {kind: _SEARCH[kind](lambda y: _cdf(p, y), q, mean, variance) for kind in dict.fromkeys(kinds)}
+    return jnp.stack([found[kind][:, i] for i, kind in enumerate(kinds)], axis=-1)
 
 
 def _bisect(below, lower: Array, upper: Array, steps: int) -> Array:

@@ -54,7 +54,7 @@ def classes(num: int) -> Support:
     )
 
 
-def check_support(likelihood: str, support: Support, y: np.ndarray) -> None:
+def check_support(likelihood: str, support: Support, y: jax.Array | np.ndarray) -> None:
     """Raise a ValueError when a label that is not NaN lies outside the support."""
     if isinstance(y, jax.core.Tracer):
         return
