@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from .data import Data
-from .layers.sparse_gp import SparseGP
+from .layers import encoders
 from .likelihoods.base import PerDatum
-from .parameters import dtype_of
 
 
 def check_model_and_data(model: Any, data: Data) -> None:
@@ -24,10 +22,7 @@ def check_model_and_data(model: Any, data: Data) -> None:
         ...
     ValueError: labels of Bernoulli must be 0 or 1, got 2.0 (1 such labels); map -1/+1 by (y + 1) / 2.
     """
-    check_inputs(model, data.x)
-    if data.y is None:
-        raise ValueError("data have no labels y; pass (X, y).")
-    _check_outputs(model, data.y.shape[1])
+    check_shapes(model, data)
     if not isinstance(data.y, jax.core.Tracer):
         y, mask = np.asarray(data.y), np.asarray(data.mask)
         empty = np.flatnonzero(~mask.any(axis=0))
@@ -39,31 +34,26 @@ def check_model_and_data(model: Any, data: Data) -> None:
         _check_index(model, np.asarray(data.index))
 
 
-def check_inputs(model: Any, x: Any) -> None:
-    """Raise a ValueError unless the first layer accepts inputs of the width of `x` [N, D]."""
-    layer = model.layers[0]
-    if x is None or not isinstance(layer, SparseGP):
-        return
-    one = jax.ShapeDtypeStruct((1, x.shape[1]), dtype_of(layer))
-    try:
-        eqx.filter_eval_shape(layer.prior.Kuf, layer.features, one)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"X has {x.shape[1]} columns, which layers[0] cannot take: {error}") from error
-
-
-def _check_outputs(model: Any, num_outputs: int) -> None:
-    needed = model.likelihood.num_latents(num_outputs)
-    layer = model.layers[-1]
-    given = layer.prior.num_outputs if isinstance(layer, SparseGP) else needed
+def check_shapes(model: Any, data: Data) -> None:
+    """Raise a ValueError unless the widths of x, of the layers and of y fit; also under jit."""
+    if data.y is None:
+        raise ValueError("data have no labels y; pass (X, y).")
+    given = model.width(0 if data.x is None else data.x.shape[1])
+    needed = model.likelihood.num_latents(data.y.shape[1])
     if needed != given:
         raise ValueError(
-            f"y has {num_outputs} columns, for which {type(model.likelihood).__name__} needs {needed} latent "
+            f"y has {data.y.shape[1]} columns, for which {type(model.likelihood).__name__} needs {needed} latent "
             f"functions, but the last layer gives {given}; change y, the likelihood or the prior."
         )
 
 
 def _check_index(model: Any, index: np.ndarray) -> None:
-    for part in jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, PerDatum)):
+    for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | encoders.PerDatum)):
+        if isinstance(part, encoders.PerDatum) and index.max() >= part.mean.shape[0]:
+            raise ValueError(
+                f"an encoder has Gaussians for {part.mean.shape[0]} data, but data.index reaches {index.max()}; "
+                "number the data from 0 as in the encoder."
+            )
         if isinstance(part, PerDatum) and index.max() >= part.values.shape[0]:
             raise ValueError(
                 f"the likelihood has PerDatum values for {part.values.shape[0]} data, but data.index reaches "

@@ -124,8 +124,8 @@ def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dens
     mean, scale, kl = latent.posterior(data)
     if scale.ndim == 3:
         raise TypeError("the ψ-statistics are for a diagonal q(h); use ig.elbo for a full covariance.")
-    y, noise = data.y, model.likelihood.variance  # ty: ignore[unresolved-attribute]
-    Z = gp.features.Z  # ty: ignore[unresolved-attribute]
+    y, noise = data.y, model.likelihood.variance  # ty: ignore[missing-attribute]
+    Z = gp.features.Z  # ty: ignore[missing-attribute]
     psi = psi_statistics(kernel, Z, mean, scale**2)
     Kuu = Dense(kernel.gram(Z), gp.jitter)
     whitened = Kuu.root_solve(Kuu.root_solve(psi.psi2).T)
@@ -136,8 +136,10 @@ def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dens
 
 def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, SquaredExponential, Data]:
     data = as_data(data, dtype_of(model))
-    if len(model.layers) == 2 and isinstance(model.layers[0], LatentVariable) and isinstance(model.layers[1], SparseGP):
-        latent, gp = model.layers
+    kinds = (LatentVariable, SparseGP)
+    if len(model.layers) == 2 and all(isinstance(v, k) for v, k in zip(model.layers, kinds, strict=True)):
+        layers: Any = model.layers
+        latent, gp = layers
         prior = gp.prior.latents[0] if isinstance(gp.prior, Independent) and len(gp.prior.latents) == 1 else gp.prior
         suitable = (
             data.x is None
@@ -145,8 +147,7 @@ def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, Squared
             and type(prior.kernel) is SquaredExponential
             and isinstance(gp.features, InducingPoints)
             and isinstance(model.likelihood, Gaussian)
-            and eqx.is_array(model.likelihood.variance)
-            and model.likelihood.variance.ndim == 0
+            and getattr(model.likelihood.variance, "ndim", None) == 0
         )
         zero = suitable and not any(jax.tree.leaves(gp.prior.mean(gp.features.Z).any()))
         if zero:

@@ -59,7 +59,7 @@ class Model(Module):
             try:
                 following = layer.width(width)
             except ValueError as error:
-                source = "the data have" if i == 0 else f"layers[{i - 1}], a {type(self.layers[i - 1]).__name__}, gives"
+                source = "X has" if i == 0 else f"layers[{i - 1}], a {type(self.layers[i - 1]).__name__}, gives"
                 raise ValueError(
                     f"{source} {width} columns, which do not fit layers[{i}], a {type(layer).__name__}: {error}."
                 ) from error

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .checks import check_shapes
 from .data import Data, as_data
 from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
@@ -247,22 +248,14 @@ def _log_mean_exp(log_weights: Float[Array, "N R"]) -> Float[Array, " N"]:
 
 
 def labels(data: Data) -> tuple[Float[Array, "N P"], Array]:
-    """y and its mask, or an error where there are none."""
-    if data.y is None or data.mask is None:
-        raise ValueError("data has no labels y, which a bound needs; pass (X, y).")
+    """y and its mask of data that have labels."""
+    assert data.y is not None and data.mask is not None
     return data.y, data.mask
 
 
 def _checked(model: Model, data: Any) -> Data:
     data = as_data(data, dtype_of(model))
-    y, _ = labels(data)
-    width = model.width(0 if data.x is None else data.x.shape[1])
-    latents = model.likelihood.num_latents(y.shape[1])
-    if width != latents:
-        raise ValueError(
-            f"y has {y.shape[1]} columns, for which {type(model.likelihood).__name__} needs {latents} latent "
-            f"functions, but the last layer gives {width}."
-        )
+    check_shapes(model, data)
     return data
 
 

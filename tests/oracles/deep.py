@@ -56,7 +56,7 @@ NODES, REACH = 1601, 12.0
 
 
 def importance_weights(model, data):
-    """Points h of each (one-dimensional) q(h_n), their quadrature weights, explik, explik · p(h)/q(h) (logs), and KL_n."""
+    """Points h of each q(h_n), their quadrature weights, log explik(h), log explik(h) p(h)/q(h), and KL_n; d = 1."""
     layer = model.layers[0]
     mean, scale, kl = layer.posterior(data)
     xi = jnp.linspace(-REACH, REACH, NODES)
@@ -116,10 +116,10 @@ def bayesian_gplvm(spec):
     gp = ig.SparseGP(prior, ig.features.InducingPoints(array(spec["Z"])), jitter=0.0)
     model, data = ig.Model([latent, gp], ig.likelihoods.Gaussian(spec["noise_variance"])), ig.Data(None, Y)
     mean, scale, kl = latent.posterior(data)
-    psi = psi_statistics(kernel, array(spec["Z"]), mean, scale**2)
-    pred_mean, pred_var = ig.gplvm_collapse(model, data).layers[1].marginals(array(spec["Xs"]))
+    psi = jax.jit(psi_statistics)(kernel, array(spec["Z"]), mean, scale**2)
+    pred_mean, pred_var = jax.jit(lambda m: ig.gplvm_collapse(m, data).layers[1].marginals(array(spec["Xs"])))(model)
     return {
-        "bound": ig.gplvm_elbo(model, data),
+        "bound": jax.jit(ig.gplvm_elbo)(model, data),
         "kl_X": kl.sum(),
         "psi0": psi.psi0,
         "psi1": psi.psi1,

@@ -33,7 +33,7 @@ class Deterministic(AbstractLayer):
     def terminal(self) -> bool:
         return True
 
-    def __init__(self, function: Callable[[Array], Array]):
+    def __init__(self, function: Any):
         if not callable(function):
             raise TypeError(f"function must be a function or an Equinox module of one point, got {function!r}.")
         # a plain function is no parameter; as a Partial it is part of the tree's structure and not a leaf

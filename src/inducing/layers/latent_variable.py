@@ -53,7 +53,7 @@ class LatentVariable(AbstractLayer):
     def terminal(self) -> bool:
         return False
 
-    def __init__(self, dim: int, encoder: AbstractEncoder | None = None, mean: Any = None, scale: Any = None):
+    def __init__(self, dim: int, encoder: Any = None, mean: Any = None, scale: Any = None):
         if not isinstance(dim, int) or dim < 1:
             raise ValueError(f"dim must be a positive number of dimensions, got {dim!r}.")
         if encoder is not None and not isinstance(encoder, AbstractEncoder):

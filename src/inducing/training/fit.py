@@ -14,6 +14,7 @@ from jaxtyping import Array
 from ..checks import check_model_and_data
 from ..collapsed import collapse
 from ..data import Data, as_data
+from ..layers.encoders import PerDatum
 from ..layers.sparse_gp import SparseGP
 from ..model import Model
 from ..objectives import elbo
@@ -190,9 +191,15 @@ def _run(plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Wa
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
     natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
-    loop = Loop(problem, data, plan.objective, optimiser, natural, plan.batch_size)
+    loop = Loop(problem, data, plan.objective, optimiser, natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, parts, where, model, clamp)
     return _walk(loop, pace, steps, key, watch, plan)
+
+
+def _per_datum(where: Any) -> tuple[int, ...]:
+    """The positions of arrays whose rows belong to single data."""
+    nodes = jax.tree.leaves(where, is_leaf=lambda v: isinstance(v, PerDatum))
+    return tuple(i for node in nodes if isinstance(node, PerDatum) for i in jax.tree.leaves(node))
 
 
 def _held_out_score(problem, free, score, data, held, key, optimal_q):

@@ -22,7 +22,8 @@ class Loop(eqx.Module):
     """All that stays the same during the steps.
 
     `natural` holds the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
-    steps; all others are the optimiser's.
+    steps; all others are the optimiser's. `per_datum` holds those whose rows belong to single data: a minibatch moves
+    only its own rows of them.
     """
 
     problem: Problem
@@ -31,6 +32,7 @@ class Loop(eqx.Module):
     optimiser: optax.GradientTransformation = eqx.field(static=True)
     natural: tuple[tuple[int, int], ...] = eqx.field(static=True)
     batch_size: int | None = eqx.field(static=True)
+    per_datum: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
     def rest(self) -> list[int]:
@@ -107,6 +109,9 @@ def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]
 
     value, grads = jax.value_and_grad(value_of)(state.free)
     free, optimiser = _update(loop, pace, state, grads)
+    if loop.batch_size is not None:
+        for i in loop.per_datum:
+            free[i] = state.free[i].at[data.index].set(free[i][data.index])
     ok = _finite([value, free, optimiser])
     free, optimiser = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old), (free, optimiser), (state.free, state.optimiser)
