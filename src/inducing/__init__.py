@@ -9,6 +9,7 @@ from . import layers as layers
 from . import likelihoods as likelihoods
 from . import means as means
 from . import priors as priors
+from . import report as report
 from .collapsed import collapse as collapse
 from .collapsed import collapsed_elbo as collapsed_elbo
 from .collapsed import log_evidence as log_evidence
@@ -22,8 +23,10 @@ from .model import Model as Model
 from .objectives import elbo as elbo
 from .objectives import iw_elbo_global as iw_elbo_global
 from .parameters import Module as Module
+from .precomputed import PrecomputedElbo as PrecomputedElbo
 from .priors import GP as GP
 from .stacks import deep_gp as deep_gp
+from .summary import summary as summary
 from .training import FitResult as FitResult
 from .training import fit as fit
 from .training import initialise as initialise

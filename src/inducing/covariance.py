@@ -54,6 +54,7 @@ def _shift(K: Array, c: Array) -> Array:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
+@partial(jax.jit, static_argnums=1)  # or else the loop is compiled anew at every call outside of jit
 def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
     """The Cholesky factor L of K + c·mean(diag K)·I, its inverse, and the c that was used.
 
@@ -92,6 +93,11 @@ class AbstractCovariance(Module):
 
     `relative_jitter` is what was added to the diagonal, relative to its mean (0 where nothing was).
     """
+
+    @property
+    @abc.abstractmethod
+    def relative_jitter(self) -> Float[Array, "..."]:
+        """How much was added to the diagonal."""
 
     @abc.abstractmethod
     def matmul(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
@@ -145,11 +151,15 @@ class Dense(AbstractCovariance):
     matrix: Float[Array, "M M"]
     root: Float[Array, "M M"]
     inverse_root: Float[Array, "M M"]
-    relative_jitter: Float[Array, ""]
+    jitter: Float[Array, ""]
 
     def __init__(self, matrix: Float[Array, "M M"], jitter: float = 0.0):
-        self.root, self.inverse_root, self.relative_jitter = _factor(matrix, jitter)
-        self.matrix = _shift(matrix, jax.lax.stop_gradient(self.relative_jitter))
+        self.root, self.inverse_root, self.jitter = _factor(matrix, jitter)
+        self.matrix = _shift(matrix, jax.lax.stop_gradient(self.jitter))
+
+    @property
+    def relative_jitter(self) -> Float[Array, "..."]:
+        return self.jitter
 
     def matmul(self, B):
         return self.matrix @ B
@@ -189,7 +199,7 @@ class Diagonal(AbstractCovariance):
     entries: Float[Array, " M"]
 
     @property
-    def relative_jitter(self) -> Float[Array, ""]:
+    def relative_jitter(self) -> Float[Array, "..."]:
         return jnp.zeros((), self.entries.dtype)
 
     def matmul(self, B):
@@ -249,7 +259,7 @@ class DiagonalPlusLowRank(AbstractCovariance):
         self.T = jnp.linalg.cholesky(eye + self.C.T @ self.C)
 
     @property
-    def relative_jitter(self) -> Float[Array, ""]:
+    def relative_jitter(self) -> Float[Array, "..."]:
         return jnp.zeros((), self.entries.dtype)
 
     def _inner(self, middle: Float[Array, "p p"], B: Array) -> Array:
@@ -304,7 +314,7 @@ class Kronecker(AbstractCovariance):
     factors: tuple[AbstractCovariance, ...]
 
     @property
-    def relative_jitter(self) -> Float[Array, ""]:
+    def relative_jitter(self) -> Float[Array, "..."]:
         return reduce(jnp.maximum, [f.relative_jitter for f in self.factors])
 
     def _sizes(self) -> list[int]:
@@ -360,7 +370,7 @@ class BlockDiagonal(AbstractCovariance):
     blocks: tuple[AbstractCovariance, ...]
 
     @property
-    def relative_jitter(self) -> Float[Array, ""]:
+    def relative_jitter(self) -> Float[Array, "..."]:
         return reduce(jnp.maximum, [b.relative_jitter for b in self.blocks])
 
     def _each(self, verb: str, B: Array) -> Array:

@@ -1,0 +1,74 @@
+"""How a fit went, and whether its probabilities can be trusted."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .style import BLUE, GREY, ORANGE, axes_or_new
+
+
+def plot_history(result: Any, *, against: str = "step", ax: Any = None) -> Any:
+    """The objective along a fit, with its running median where minibatches make it noisy; `against` step or seconds.
+
+    The axis leaves out the first steep rise, so that the end can be judged. Returns the Matplotlib axes.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> data = ([0.0, 0.5, 1.0], [0.5, 0.4, 0.2])
+    >>> result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data, steps=3, progress=False)
+    >>> ax = ig.report.plot_history(result)
+    """
+    if against not in ("step", "seconds"):
+        raise ValueError(f'against must be "step" or "seconds", got {against!r}.')
+    ax = axes_or_new(ax, (6.0, 3.6))
+    history = result.history
+    x, bound = np.asarray(getattr(history, against)), np.asarray(history.bound)
+    keep = np.isfinite(bound)
+    x, bound = x[keep], bound[keep]
+    noisy = len(bound) > 20 and np.mean(np.diff(bound) < 0) > 0.2
+    ax.plot(x, bound, color=BLUE, lw=1.0 if noisy else 1.8, alpha=0.35 if noisy else 1.0, label="objective")
+    if noisy:
+        ax.plot(x, _running_median(bound), color=ORANGE, lw=1.8, label="running median")
+        ax.legend(frameon=False, fontsize="small", loc="lower right")
+    if len(bound) > 20:
+        low, high = np.quantile(bound, [0.05, 1.0])
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    ax.set(xlabel=against, ylabel="bound")
+    ax.grid(alpha=0.25)
+    return ax
+
+
+def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
+    """Of the labels y, how many lie below each predicted quantile: the diagonal is perfect calibration.
+
+    Above it at the left or below it at the right, the predictions are too narrow; the grey band is where 95 % of
+    such curves would lie by chance, at each point, if the predictions were right. Of discrete labels, the
+    probability of the label itself is spread evenly (the mid-distribution). Returns the Matplotlib axes.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
+    >>> ax = ig.report.plot_calibration(pred, [0.1, -0.3])
+    """
+    ax = axes_or_new(ax, (4.4, 4.2))
+    y = jnp.asarray(y, pred.mean.dtype)
+    y = y[:, None] if y.ndim == 1 else y
+    below = np.asarray(pred.cdf(y))
+    if all(support.kind == "count" for support in pred.likelihood.supports):
+        below = 0.5 * (below + np.asarray(pred.cdf(y - 1.0)))
+    below = np.sort(below[np.isfinite(np.asarray(y))])
+    n = len(below)
+    level = np.linspace(0.0, 1.0, 201)
+    ax.plot(level, np.searchsorted(below, level, side="right") / n, color=BLUE, lw=1.8, label="observed")
+    spread = 1.96 * np.sqrt(level * (1 - level) / n)
+    ax.fill_between(level, level - spread, level + spread, color=GREY, alpha=0.18, lw=0, label="95% by chance")
+    ax.plot([0, 1], [0, 1], color=GREY, lw=0.8, ls="--")
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share of labels below", aspect="equal")
+    ax.legend(frameon=False, fontsize="small", loc="upper left")
+    return ax
+
+
+def _running_median(values: np.ndarray) -> np.ndarray:
+    half = max(2, len(values) // 50)
+    return np.array([np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))])

@@ -1,0 +1,136 @@
+"""What a model says about new data."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..data import as_data
+from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs
+
+
+def plot_posterior(
+    model: Any,
+    data: Any = None,
+    *,
+    X: Any = None,
+    output: int = 0,
+    level: float = 0.95,
+    draws: int = 3,
+    key: jax.Array | None = None,
+    ax: Any = None,
+) -> Any:
+    """One output of a model with one-dimensional inputs: data, predictive mean and bands of y, q(f), and draws of it.
+
+    The light band holds the labels y with probability `level`, the dark one the function f (where y is f plus noise).
+    Ticks at the foot are the inducing inputs. `X` are the inputs to evaluate at (by default the range of the data
+    and a little more); `draws` functions are drawn from `key`. Returns the Matplotlib axes.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+    >>> ax = ig.report.plot_posterior(model, ([0.0, 1.0], [0.5, 0.2]), draws=0)
+    """
+    ax = axes_or_new(ax, (8.0, 4.0))
+    Z = inducing_inputs(model)
+    data = None if data is None else as_data(data)
+    x = _grid(data, X, Z)
+    pred = model.predict(x)
+    if not 0 <= output < pred.mean.shape[1]:
+        raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")
+    lower, upper = (np.asarray(b)[:, output] for b in pred.interval(level))
+    ax.fill_between(x, lower, upper, color=BLUE, alpha=0.16, lw=0, label=f"{level:.0%} of y")
+    if _is_signal(model):
+        post = model.posterior(x)
+        low, high = (np.asarray(b)[:, output] for b in post.interval(level))
+        ax.fill_between(x, low, high, color=BLUE, alpha=0.3, lw=0, label=f"{level:.0%} of f")
+        keys = jax.random.split(jax.random.key(0) if key is None else key, max(draws, 1))
+        for i in range(draws):
+            f = np.asarray(model.draw(keys[i])(x))[:, output]
+            ax.plot(x, f, color=ORANGE, lw=0.9, alpha=0.8, label="draws of f" if i == 0 else None)
+    ax.plot(x, np.asarray(pred.mean)[:, output], color=BLUE, lw=1.8, label="mean")
+    if data is not None and data.y is not None:
+        few = len(data) <= 300
+        style = {"s": 16 if few else 6, "alpha": 0.85 if few else 0.35}
+        y = np.where(np.asarray(data.mask), np.asarray(data.y), np.nan)[:, output]
+        ax.scatter(np.asarray(data.x)[:, 0], y, color=GREY, lw=0, zorder=3, label="data", **style)
+    if Z is not None:
+        inside = Z[(Z[:, 0] >= x[0]) & (Z[:, 0] <= x[-1]), 0]
+        foot = ax.get_xaxis_transform()
+        ax.plot(inside, np.zeros_like(inside), "|", color="k", ms=11, transform=foot, label="inducing inputs")
+    ax.set(xlim=(x[0], x[-1]), xlabel="x", ylabel="y")
+    ax.legend(frameon=False, fontsize="small", ncols=2)
+    return ax
+
+
+def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: Any = None) -> Any:
+    """The map of a classifier with two-dimensional inputs: colour is the likeliest class, paleness doubt.
+
+    Lines are where two classes are equally likely; crosses are the inducing inputs; dots are the data, in the colour
+    of their class. `size` is the number of points of the map along each axis. Returns the Matplotlib axes.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0, 0.0], [1.0, 1.0]]))
+    >>> model = ig.Model(gp, ig.likelihoods.Bernoulli())
+    >>> ax = ig.report.plot_classification(model, ([[0.0, 0.0], [1.0, 1.0]], [0, 1]), size=5)
+    """
+    ax = axes_or_new(ax, (5.6, 5.0))
+    Z = inducing_inputs(model)
+    data = None if data is None else as_data(data)
+    points = [np.asarray(a) for a in (None if data is None else data.x, Z) if a is not None]
+    if not points or points[0].shape[1] != 2:
+        raise ValueError("plot_classification is for models with two-dimensional inputs; pass data (X [N, 2], y).")
+    low, high = points[0].min(axis=0), points[0].max(axis=0)
+    margin = 0.08 * (high - low)
+    sides = [np.linspace(a - m, b + m, size) for a, b, m in zip(low, high, margin, strict=True)]
+    grid = np.stack(np.meshgrid(*sides), axis=-1)
+    probabilities = np.asarray(model.predict(grid.reshape(-1, 2)).probabilities).reshape(size, size, -1)
+    C = probabilities.shape[-1]
+    colours = _colours(C)
+    best = probabilities.argmax(axis=-1)
+    certainty = (probabilities.max(axis=-1, keepdims=True) - 1.0 / C) / (1.0 - 1.0 / C)
+    image = 1.0 - (1.0 - colours[best]) * (0.08 + 0.62 * certainty)
+    extent = (sides[0][0], sides[0][-1], sides[1][0], sides[1][-1])
+    ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="bilinear")
+    for c in range(C if C > 2 else 1):
+        others = np.delete(probabilities, c, axis=-1).max(axis=-1)
+        ax.contour(*sides, probabilities[..., c] - others, levels=[0.0], colors="k", linewidths=1.2)
+    if data is not None and data.y is not None:
+        x, y = np.asarray(data.x), np.asarray(data.y)[:, 0]
+        few = len(data) <= 1000
+        for c in range(C):
+            ax.scatter(*x[y == c].T, s=18 if few else 6, color=colours[c] * 0.85, edgecolor="w", lw=0.4, label=f"{c}")
+    if Z is not None:
+        ax.plot(Z[:, 0], Z[:, 1], "kx", ms=5, mew=1.2, label="inducing")
+    ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="x[0]", ylabel="x[1]")
+    ax.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize="small", title="class", title_fontsize="small")
+    return ax
+
+
+def _grid(data: Any, X: Any, Z: np.ndarray | None) -> np.ndarray:
+    if X is not None:
+        x = np.sort(np.asarray(X, float).reshape(-1))
+    else:
+        seen = np.asarray(data.x) if data is not None and data.x is not None else Z
+        if seen is None:
+            raise ValueError("pass data or X, so that there is a range to draw.")
+        if seen.shape[1] != 1:
+            raise ValueError(f"plot_posterior is for one-dimensional inputs, these have {seen.shape[1]} columns.")
+        low, high = float(seen.min()), float(seen.max())
+        margin = 0.08 * (high - low) or 1.0
+        x = np.linspace(low - margin, high + margin, 400)
+    return x
+
+
+def _is_signal(model: Any) -> bool:
+    """Whether y is f plus noise, so that both share an axis."""
+    return type(model.likelihood).__name__ in ("Gaussian", "StudentT", "Laplace")
+
+
+def _colours(num: int) -> np.ndarray:
+    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
+
+    if num <= len(CLASSES):
+        return np.array([to_rgb(c) for c in CLASSES[:num]])
+    return colormaps["turbo"](np.linspace(0.05, 0.95, num))[:, :3]

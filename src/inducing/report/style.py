@@ -1,0 +1,30 @@
+"""What all pictures share: axes, colours, and the inducing points of a model."""
+
+from typing import Any
+
+import numpy as np
+
+from ..features import InducingPoints
+
+BLUE, ORANGE, GREY = "#31688e", "#d1602b", "#444444"
+CLASSES = ("#31688e", "#d1602b", "#35a06b", "#8a4f9e", "#c9a227", "#7a7a7a")
+
+
+def axes_or_new(ax: Any, figsize: tuple[float, float]) -> Any:
+    """The given axes, or those of a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("pictures are drawn with Matplotlib: pip install inducing[plot]") from error
+    if ax is None:
+        _, ax = plt.subplots(figsize=figsize, layout="constrained")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def inducing_inputs(model: Any) -> np.ndarray | None:
+    """Z [M, D] of the first layer, if it has inducing points."""
+    features = getattr(model.layers[0], "features", None)
+    if isinstance(features, tuple):
+        features = features[0]
+    return np.asarray(features.Z) if isinstance(features, InducingPoints) else None

@@ -1,0 +1,91 @@
+"""A table of what a model is made of."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .parameters import FIXED, LOWER_TRIANGULAR, Constraint, parameters
+
+
+class Row(NamedTuple):
+    """One parameter: its place in the module, its shape, what it may be, and its value in short."""
+
+    name: str
+    shape: str
+    constraint: str
+    value: str
+
+
+class Summary(NamedTuple):
+    """The parameters of a module as `rows`, and how many numbers of them train; prints as a table."""
+
+    title: str
+    rows: list[Row]
+    num_trained: int
+    num_fixed: int
+
+    def __str__(self) -> str:
+        table = [Row("name", "shape", "constraint", "value"), *self.rows]
+        widths = [max(len(row[i]) for row in table) for i in range(4)]
+        cells = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table]
+        cells.insert(1, ["─" * width for width in widths])
+        lines = ["  ".join(row).rstrip() for row in cells]
+        fixed = f", {self.num_fixed:,} fixed" if self.num_fixed else ""
+        total = f"{self.title}: {self.num_trained:,} parameters{fixed}"
+        return "\n".join([*lines, total])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def summary(module: Any) -> Summary:
+    """The parameters of a model, or of any part of one: name, shape, constraint, value.
+
+    An array that stands in several places, because a module is used twice, trains once and is marked as tied.
+
+    >>> import inducing as ig
+    >>> print(ig.summary(ig.kernels.Matern52(lengthscale=[1.0, 0.5], variance=2.0)))
+    name         shape   constraint  value
+    ───────────  ──────  ──────────  ────────
+    lengthscale  [2]     positive    [1, 0.5]
+    variance     scalar  positive    2
+    Matern52: 3 parameters
+    """
+    rows: list[Row] = []
+    first: dict[int, str] = {}
+    trained = fixed = 0
+    for path, leaf, constraint in parameters(module):
+        name = path.lstrip(".")
+        kind = constraint.name
+        if id(leaf) in first:
+            kind = f"tied to {first[id(leaf)]}"
+        elif constraint is FIXED:
+            fixed += leaf.size
+        else:
+            trained += _free(leaf, constraint)
+        first.setdefault(id(leaf), name)
+        rows.append(Row(name, str(list(leaf.shape)) if leaf.ndim else "scalar", kind, _short(np.asarray(leaf))))
+    return Summary(type(module).__name__, rows, trained, fixed)
+
+
+def _free(leaf: Any, constraint: Constraint) -> int:
+    """How many numbers of an array train: of a triangular matrix, those of the triangle."""
+    *rest, M = leaf.shape or (1,)
+    if constraint is LOWER_TRIANGULAR and rest and rest[-1] == M:
+        return leaf.size * (M + 1) // (2 * M)
+    return leaf.size
+
+
+def _short(value: np.ndarray) -> str:
+    if value.ndim == 0:
+        return f"{value:.4g}"
+    if value.size == 0:
+        return "[]"
+    if value.ndim == 1 and value.size <= 6:
+        return "[" + ", ".join(f"{v:.4g}" for v in value) + "]"
+    if (value == value.flat[0]).all():
+        return f"all {value.flat[0]:.4g}"
+    square = value.ndim >= 2 and value.shape[-1] == value.shape[-2]
+    if square and (value == np.eye(value.shape[-1], dtype=value.dtype)).all():
+        return "identity"
+    return f"{value.min():.4g} … {value.max():.4g}"

@@ -1,0 +1,117 @@
+"""What users pass in: everything array-like is accepted, and every bad input gets one error that helps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import inducing as ig
+from inducing.data import as_data, as_inputs
+
+X = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        X,
+        jnp.asarray(X),
+        X.tolist(),
+        X.astype(int),
+        X.astype(np.float32),
+        pd.DataFrame(X, columns=["a", "b"]),
+        pl.DataFrame({"a": X[:, 0], "b": X[:, 1]}),
+        pd.DataFrame({"a": [0, 2, 4], "b": X[:, 1]}),
+        np.asfortranarray(X),
+        X.astype(object),
+    ],
+    ids=["numpy", "jax", "lists", "ints", "float32", "pandas", "polars", "mixed pandas", "fortran", "objects"],
+)
+def test_coercion(value):
+    x = as_inputs(value)
+    assert isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], pd.Series([1.0, 2.0]), pl.Series([1.0, 2.0]), np.array([True, False])])
+def test_vectors_become_columns(value):
+    assert as_inputs(value).shape == (2, 1)
+
+
+def test_dtype_is_kept_or_given():
+    assert as_inputs(X.astype(np.float32)).dtype == jnp.float32
+    assert as_inputs(X, jnp.float32).dtype == jnp.float32
+    assert ig.Data(X, X[:, 0]).astype(jnp.float32).y.dtype == jnp.float32
+
+
+def test_defaults_of_data():
+    data = ig.Data(X, [1.0, np.nan, 3.0])
+    assert len(data) == 3 and data.num_missing == 1
+    assert data.mask[:, 0].tolist() == [True, False, True]
+    assert data.index.tolist() == [0, 1, 2]
+    some = data.rows(jnp.array([2, 0]))
+    assert some.index.tolist() == [2, 0] and some.y[:, 0].tolist() == [3.0, 1.0]
+
+
+def test_a_mask_hides_labels_and_so_does_nan():
+    data = ig.Data(X, [[1.0, 2.0], [np.nan, 4.0], [5.0, 6.0]], mask=[[True, False], [True, True], [True, True]])
+    assert data.mask.tolist() == [[True, False], [False, True], [True, True]]
+
+
+def test_tuples_are_data():
+    assert len(as_data((X, [1, 2, 3]))) == 3
+    assert as_data([X, [1, 2, 3], [True, True, False]]).num_missing == 1
+    data = ig.Data(X, [1.0, 2.0, 3.0])
+    assert as_data(data) is data
+
+
+def test_pandas_labels_with_missing_values():
+    assert ig.Data(X, pd.Series([1.0, None, 3.0])).num_missing == 1
+    assert ig.Data(X, pl.Series([1.0, None, 3.0])).num_missing == 1
+
+
+def test_unlabelled_and_unsupervised_data():
+    assert ig.Data(X).y is None and len(ig.Data(None, X)) == 3
+    with pytest.raises(ValueError, match="neither"):
+        ig.Data(None, None)
+
+
+BAD = {
+    "nan in X": (lambda: ig.Data([[0.0], [np.nan]], [1, 2]), ValueError, ["x has nan", "row 1", "column 0", "impute"]),
+    "inf in X": (lambda: as_inputs([0.0, np.inf]), ValueError, ["X has inf", "row 1"]),
+    "inf in y": (lambda: ig.Data([0.0, 1.0], [0.0, -np.inf]), ValueError, ["y has -inf", "row 1", "NaN"]),
+    "rows": (lambda: ig.Data(X, [1.0, 2.0]), ValueError, ["x has 3 rows", "y has 2"]),
+    "empty": (lambda: as_inputs(np.zeros((0, 2))), ValueError, ["X is empty", "(0, 2)", "at least one row"]),
+    "no columns": (lambda: as_inputs(np.zeros((3, 0))), ValueError, ["X is empty", "(3, 0)"]),
+    "three axes": (lambda: as_inputs(np.zeros((2, 2, 2))), ValueError, ["matrix", "(2, 2, 2)"]),
+    "scalar": (lambda: as_inputs(3.0), ValueError, ["vector", "()"]),
+    "text": (lambda: as_inputs([["1.0", "red"]]), TypeError, ["'red'", "column 1", "encode"]),
+    "text frame": (
+        lambda: as_inputs(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})),
+        TypeError,
+        ["'x'", "column 1", "encode"],
+    ),
+    "complex": (lambda: as_inputs(np.ones(2) * 1j), TypeError, ["real numbers", "complex"]),
+    "nothing but missing": (lambda: ig.Data(X, [np.nan] * 3), ValueError, ["every label", "missing"]),
+    "mask": (lambda: ig.Data(X, [1, 2, 3], mask=[True]), ValueError, ["mask", "(3, 1)"]),
+    "index": (lambda: ig.Data(X, [1, 2, 3], index=[0, 1]), ValueError, ["index", "(3,)"]),
+    "no pair": (lambda: as_data(X[0]), TypeError, ["pair (X, y)", "ndarray"]),
+    "one of a pair": (lambda: as_data((X,)), TypeError, ["pair (X, y)"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    make, kind, words = BAD[name]
+    with pytest.raises(kind) as error:
+        make()
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_traced_data_are_accepted():
+    """Inside jit the values are unknown, so only shapes are seen to."""
+    total = jax.jit(lambda x, y: jnp.sum(ig.Data(x, y).y) + ig.Data(x).x.shape[1])(jnp.ones(3), jnp.ones(3))
+    assert float(total) == 4.0
