@@ -158,6 +158,7 @@ class EigenNumerical(AbstractFeatures):
         return leading_eigenvectors(kernel.gram(self.Z) / self.Z.shape[0], self.num)
 
     def apply(self, f, kernel=None):
+        assert kernel is not None, "the eigenvectors are the kernel's"
         _, U = self.eigenvectors(kernel)
         return jnp.tensordot(U.T, f(self.Z), 1) / math.sqrt(self.Z.shape[0])
 

@@ -271,4 +271,5 @@ def _operator(first: list, k: int, second: list, p: int, lam: Array, derivatives
         for _ in range(times):
             coefficients = np.convolve(coefficients, factor)
     n = k + p
-    return sum(float(c) * lam ** (n - j) * derivatives[..., j] for j, c in enumerate(coefficients))
+    powers = lam ** (n - jnp.arange(n + 1, dtype=lam.dtype)) * jnp.asarray(coefficients, lam.dtype)
+    return derivatives[..., : n + 1] @ powers

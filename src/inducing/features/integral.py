@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..parameters import Module, fixed, real
+from ..parameters import Module, as_float_array, fixed, real
 from .base import AbstractFeatures, general_Kuf, general_Kuu
 from .quadrature_rules import gauss_legendre, tensor
 
@@ -131,9 +131,7 @@ def plain_fourier(a: Any, b: Any, num: int, nodes: int | None = None) -> Integra
     if not isinstance(num, int) or num < 1:
         raise ValueError(f"plain_fourier: num must be a whole number of frequencies from 1, got {num!r}.")
     nodes = 16 * max(4, num) if nodes is None else nodes
-    return Integral(
-        _Waves(a, b, num), jnp.reshape(jnp.asarray(a, float), (1,)), jnp.reshape(jnp.asarray(b, float), (1,)), nodes
-    )
+    return Integral(_Waves(a, b, num), jnp.stack([as_float_array(a)]), jnp.stack([as_float_array(b)]), nodes)
 
 
 def _panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:

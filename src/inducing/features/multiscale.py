@@ -62,7 +62,7 @@ class Multiscale(AbstractFeatures):
                 self,
                 kernel,
                 "a SquaredExponential kernel",
-                "for others use features.Integral or features.InducingPoints",
+                "for others use features.Integral or InducingPoints",
             )
         l2 = jnp.broadcast_to(kernel.lengthscale, self.Z.shape[1:]) ** 2
         total = l2[None, None, :] + s2

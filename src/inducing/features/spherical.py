@@ -18,14 +18,13 @@ MOST = 5000
 
 
 class SphericalHarmonics(AbstractFeatures):
-    """Integrals over directions against the spherical harmonics Y_ℓk of degrees ℓ = 0 … `degree` in `dim` columns (2 to 8).
+    """Integrals over directions against spherical harmonics Y_ℓk of some `degrees` ℓ, in `dim` columns (2 to 8).
 
         u[ℓk] = ∫ f(x̂/w) Y_ℓk(x̂) dx̂ over the unit sphere (of area one),   w the kernel's `scale`
         Kuf[ℓk](x) = a_ℓ |wx|ⁿ Y_ℓk(x̂),    Kuu = diag(a_ℓ),    a_ℓ = ∫ g(θ) P_ℓ(cos θ) dθ̂   (Funk–Hecke)
 
-    for the zonal kernels `Spherical` (Matérn and other stationary profiles) and `SphericalArcCosine`. There are many
-    harmonics in high dimensions: M = 1, 1 + dim, … ; degrees with a_ℓ = 0 (odd ones from 3 of the ReLU kernel) are left
-    out if they are not in `degrees`.
+    for the zonal kernels `Spherical` (Matérn and other stationary profiles) and `SphericalArcCosine`. `degrees` is the
+    highest one, or a sequence of them: the ReLU kernel (order 1) has a_ℓ = 0 for odd ℓ ≥ 3, so give it [0, 1, 2, 4, …].
 
     Data of ℝᵈ are brought to the sphere in dim = d + 1 columns by `kernels.with_bias`.
 
@@ -48,8 +47,8 @@ class SphericalHarmonics(AbstractFeatures):
             raise ValueError(f"SphericalHarmonics.degrees must be different whole numbers from 0, got {degrees!r}.")
         if self.num_features > MOST:
             raise ValueError(
-                f"SphericalHarmonics of degrees up to {max(self.degrees)} in {dim} columns are {self.num_features} features, "
-                f"more than {MOST}; use lower degrees."
+                f"SphericalHarmonics of degrees up to {max(self.degrees)} in {dim} columns are {self.num_features} "
+                f"features, more than {MOST}; use lower degrees."
             )
 
     @property
@@ -63,7 +62,7 @@ class SphericalHarmonics(AbstractFeatures):
                 self,
                 kernel,
                 "a kernel of directions",
-                "use kernels.Spherical(kernels.Matern32()) or kernels.SphericalArcCosine(1) on inputs kernels.with_bias(X)",
+                "use kernels.Spherical(kernels.Matern32()) or kernels.SphericalArcCosine(1) on kernels.with_bias(X)",
             )
         t, w = gauss_legendre(16, max(self.degrees) // 4 + 8)
         theta = math.pi * t
@@ -77,21 +76,14 @@ class SphericalHarmonics(AbstractFeatures):
 
     def harmonics(self, U: Float[Array, "N E"]) -> Float[Array, "N M"]:
         """Y_ℓk at unit vectors, orthonormal under the uniform distribution of directions."""
-        rows = []
-        for degree in self.degrees:
-            V, inverse = fundamental_system(self.dim, degree)
-            zonal = legendre(self.dim, degree, U @ jnp.asarray(V.T, U.dtype))[degree] * float(count(self.dim, degree))
-            rows.append(zonal @ jnp.asarray(inverse.T, U.dtype))
-        return jnp.concatenate(rows, axis=1)
+        return _harmonics(self.dim, self.degrees, U, lambda a: jnp.asarray(a, U.dtype), jnp)
 
     def apply(self, f, kernel=None):
-        if not isinstance(kernel, AbstractZonal):
-            self.spectrum(kernel)
-        U, w = sphere_rule(self.dim, max(self.degrees))
-        dtype = kernel.scale.dtype
-        U = jnp.asarray(U, dtype)
-        Y = self.harmonics(U) * jnp.asarray(w, dtype)[:, None]
-        return jnp.tensordot(Y.T, f(U / jnp.broadcast_to(kernel.scale, U.shape)), 1)
+        a = self.spectrum(kernel)
+        assert isinstance(kernel, AbstractZonal)  # others were refused
+        U, Y = _weighted_harmonics(self.dim, self.degrees)
+        U = jnp.asarray(U, a.dtype)
+        return jnp.tensordot(jnp.asarray(Y.T, a.dtype), f(U / jnp.broadcast_to(kernel.scale, U.shape)), 1)
 
     def Kuu(self, kernel, jitter):
         return Diagonal(self.spectrum(kernel))
@@ -128,7 +120,7 @@ def legendre(dim: int, degree: int, t: Any) -> list | np.ndarray:
 
 @functools.cache
 def fundamental_system(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions V [K, dim] and L⁻¹ with L Lᵀ = K P_ℓ(V Vᵀ), so that Y = L⁻¹ K P_ℓ(V x̂) is orthonormal (addition theorem).
+    """Directions V [K, dim] and L⁻¹, L Lᵀ = K P_ℓ(V Vᵀ): Y = L⁻¹ K P_ℓ(V x̂) is orthonormal (addition theorem).
 
     The directions are chosen one by one, each where the harmonics vary most given those before (pivoted Cholesky).
     """
@@ -148,6 +140,22 @@ def fundamental_system(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     V = pool[chosen]
     L = np.linalg.cholesky(K * legendre(dim, degree, V @ V.T)[degree])
     return V, np.linalg.inv(L)
+
+
+def _harmonics(dim: int, degrees: tuple[int, ...], U: Any, constant: Any, numpy: Any) -> Any:
+    rows = []
+    for degree in degrees:
+        V, inverse = fundamental_system(dim, degree)
+        zonal = legendre(dim, degree, U @ constant(V.T))[degree] * float(count(dim, degree))
+        rows.append(zonal @ constant(inverse.T))
+    return numpy.concatenate(rows, axis=1)
+
+
+@functools.cache
+def _weighted_harmonics(dim: int, degrees: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The directions of `sphere_rule`, and Y_ℓk there times the weights; in NumPy, so that no compiler folds them."""
+    U, w = sphere_rule(dim, max(degrees))
+    return U, _harmonics(dim, degrees, U, np.asarray, np) * w[:, None]
 
 
 @functools.cache

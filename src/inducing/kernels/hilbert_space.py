@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, symmetric
+from inducing.kernels.stationary import AbstractStationary
 
 Box = tuple[tuple[float, float], ...]
 
@@ -48,7 +50,7 @@ def indices(num: tuple[int, ...]) -> np.ndarray:
 
 
 def eigenfunctions(box: Box, num: tuple[int, ...], X: Float[Array, "N D"]) -> Float[Array, "N J"]:
-    """φ_j(x) = Π_d (2/L_d)^½ sin(π j_d (x_d − low_d)/L_d), L_d = high_d − low_d: orthonormal on the box, 0 on its faces.
+    """φ_j(x) = Π_d (2/L_d)^½ sin(π j_d (x_d − low_d)/L_d), L_d = high_d − low_d: orthonormal, 0 on the box's faces.
 
     >>> eigenfunctions(((0.0, 2.0),), (1,), jnp.ones((1, 1))).tolist()
     [[1.0]]
@@ -84,21 +86,22 @@ class HilbertSpace(AbstractKernel):
     True
     """
 
-    kernel: AbstractKernel
+    kernel: AbstractStationary
     box: Box = eqx.field(static=True)
     num: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, kernel: AbstractKernel, box: Any, num: int | Sequence[int]):
+    def __init__(self, kernel: AbstractStationary, box: Any, num: int | Sequence[int]):
         self.kernel = kernel
         self.box = as_box(box)
         self.num = as_counts(num, self.box)
 
     def __check_init__(self):
-        if not hasattr(self.kernel, "spectral_density"):
+        if not isinstance(self.kernel, AbstractStationary):
             raise TypeError(
-                f"HilbertSpace needs a stationary kernel with a spectral density, not {type(self.kernel).__name__}; use "
-                "SquaredExponential, Matern12, Matern32 or Matern52."
+                f"HilbertSpace needs a stationary kernel with a spectral density, not {type(self.kernel).__name__}; "
+                "use SquaredExponential, Matern12, Matern32 or Matern52."
             )
+        jax.eval_shape(lambda: self.spectrum(self.kernel.variance.dtype))  # a kernel without spectral density says so
 
     @property
     def smoothness(self) -> int | float:
