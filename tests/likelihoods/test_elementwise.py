@@ -96,7 +96,7 @@ def test_predictive_density_and_missing_labels(name):
         expected = [np.log(WEIGHTS @ np.exp(scipy_log_prob(case, nodes(i), case.y[i]))) for i in range(3)]
     np.testing.assert_allclose(got, expected, rtol=1e-7, atol=1e-8)
     some = predictive(name).log_prob(column([case.y[0], np.nan, case.y[2]]))
-    np.testing.assert_allclose(some, got * np.array([1, 0, 1]))
+    np.testing.assert_allclose(some, np.asarray(got) * [1.0, 0.0, 1.0])
 
 
 def test_predictive_quantiles(name):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Key
 
@@ -230,9 +231,10 @@ def _search_unit(cdf, q, mean, variance):
 def _search_count(cdf, q, mean, variance):
     """The smallest whole number with cdf ≥ q, found bit by bit: exact, up to the last integer the dtype can hold."""
     bits = 52 if mean.dtype == jnp.float64 else 23
+    powers = jnp.asarray(2.0 ** np.arange(bits)[::-1], mean.dtype)  # exactly, as jnp.exp2 is not
 
     def step(k, position):
-        trial = position + jnp.exp2((bits - 1 - k).astype(mean.dtype))
+        trial = position + powers[k]
         return jnp.where(cdf(trial) < q, trial, position)
 
     return jax.lax.fori_loop(0, bits, step, jnp.full_like(mean, -1.0)) + 1

@@ -1,0 +1,168 @@
+"""Likelihoods in which a label depends on several latents, and likelihoods that differ by output."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from scipy import special, stats
+
+import inducing.likelihoods as L
+
+RNG = np.random.default_rng(0)
+GRID = np.linspace(-8, 8, 401)
+Z0, Z1 = np.meshgrid(GRID, GRID, indexing="ij")
+PLANE = np.exp(-0.5 * (Z0**2 + Z1**2))
+PLANE /= PLANE.sum()
+
+
+def gaussians(N, F, scale=0.7):
+    """Random means and correlated covariances."""
+    root = scale * RNG.normal(size=(N, F, F)) / np.sqrt(F)
+    return jnp.asarray(RNG.normal(size=(N, F))), jnp.asarray(root @ np.swapaxes(root, 1, 2) + 0.05 * np.eye(F))
+
+
+def plane(mean, cov):
+    """Dense nodes (f0, f1) of a two-dimensional Gaussian with weights PLANE."""
+    root = np.linalg.cholesky(np.asarray(cov))
+    return mean[0] + root[0, 0] * Z0, mean[1] + root[1, 0] * Z0 + root[1, 1] * Z1
+
+
+@pytest.mark.parametrize("link", [jnp.exp, jax.nn.softplus], ids=["exp", "softplus"])
+@pytest.mark.parametrize("correlated", [True, False])
+def test_heteroscedastic_gaussian(link, correlated):
+    lik = L.HeteroscedasticGaussian(link)
+    mean, cov = gaussians(3, 2)
+    variance = jnp.diagonal(cov, axis1=1, axis2=2)
+    full = cov if correlated else jax.vmap(jnp.diag)(variance)
+    y = jnp.asarray([[0.2], [-1.0], [1.5]])
+    pred = lik.predictive(mean, full if correlated else variance)
+    got = lik.expected_log_prob(mean, full if correlated else variance, y)
+    quantile = pred.quantile(0.9)
+    for i in range(3):
+        f0, f1 = plane(mean[i], full[i])
+        d = stats.norm(f0, np.asarray(link(jnp.asarray(f1))))
+        np.testing.assert_allclose(got[i, 0], (PLANE * d.logpdf(y[i, 0])).sum(), rtol=1e-7)
+        np.testing.assert_allclose(pred.log_prob(y)[i], np.log((PLANE * d.pdf(y[i, 0])).sum()), rtol=1e-6)
+        np.testing.assert_allclose((PLANE * d.cdf(quantile[i, 0])).sum(), 0.9, rtol=1e-6)
+        np.testing.assert_allclose(pred.mean[i, 0], (PLANE * f0).sum(), atol=1e-8)
+        second = (PLANE * (d.var() + f0**2)).sum() - (PLANE * f0).sum() ** 2
+        np.testing.assert_allclose(pred.variance[i, 0], second, rtol=1e-6)
+    sample = pred.sample(jax.random.key(0), (8000,))[..., 0]
+    assert np.all(np.abs(sample.mean(0) - pred.mean[:, 0]) < 5 * np.sqrt(pred.variance[:, 0] / 8000))
+    check_grads(lambda m, c: lik.expected_log_prob(m, c, y).sum(), (mean, full), order=1, rtol=1e-5, atol=1e-5)
+
+
+def test_heteroscedastic_outputs_stand_side_by_side():
+    """With P outputs the first P latents are the means: the same as one output at a time."""
+    lik = L.HeteroscedasticGaussian()
+    mean, cov = gaussians(2, 4)
+    y = jnp.asarray(RNG.normal(size=(2, 2)))
+    assert lik.num_latents(2) == 4
+    got = lik.expected_log_prob(mean, cov, y)
+    for p in range(2):
+        pick = jnp.array([p, 2 + p])
+        one = lik.expected_log_prob(mean[:, pick], cov[:, pick][:, :, pick], y[:, p : p + 1])
+        np.testing.assert_allclose(got[:, p : p + 1], one, rtol=1e-12)
+    assert np.all(np.isfinite(jax.grad(lambda c: lik.expected_log_prob(mean, c, y).sum())(0 * cov)))
+
+
+@pytest.mark.parametrize("num", [2, 3, 5])
+@pytest.mark.parametrize("correlated", [True, False])
+@pytest.mark.parametrize("kind", [L.Softmax, L.RobustMax])
+def test_classes_against_monte_carlo(kind, num, correlated):
+    lik = kind(num)
+    mean, cov = gaussians(3, num, 1.5)
+    variance = jnp.diagonal(cov, axis1=1, axis2=2)
+    argument = cov if correlated else variance
+    y = jnp.asarray([[0.0], [1.0], [num - 1.0]])
+    draws = 200_000
+    full = np.asarray(cov if correlated else jax.vmap(jnp.diag)(variance))
+    z = RNG.normal(size=(draws, 3, num))
+    f = np.asarray(mean) + np.einsum("nij,knj->kni", np.linalg.cholesky(full), z)
+    if kind is L.Softmax:
+        p = special.softmax(f, -1)
+    else:
+        p = np.where(np.arange(num) == f.argmax(-1)[..., None], 1 - 1e-3, 1e-3 / (num - 1))
+    logs = np.log(np.take_along_axis(p, np.asarray(y, int)[None].repeat(draws, 0), -1))[..., 0]
+    quasi = 3e-3 if (num == 5 and kind is L.Softmax) or (correlated and kind is L.RobustMax and num > 2) else 0.0
+    got = eqx.filter_jit(lik.expected_log_prob)(mean, argument, y)[:, 0]
+    scale = 1 if kind is L.Softmax else 7  # log 0.999 − log(0.001 / (C − 1)): what an error of P is multiplied by
+    assert np.all(np.abs(got - logs.mean(0)) < 5 * logs.std(0) / np.sqrt(draws) + scale * quasi)
+    pred = lik.predictive(mean, argument)
+    probabilities = np.asarray(pred.probabilities)
+    assert np.all(np.abs(probabilities - p.mean(0)) < 5 * p.std(0) / np.sqrt(draws) + quasi + 1e-9)
+    np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-6 + quasi)
+    taken = np.take_along_axis(probabilities, np.asarray(y, int), 1)[:, 0]
+    np.testing.assert_allclose(pred.log_prob(y), np.log(taken), rtol=1e-9)
+    median = np.asarray(pred.median)[:, 0].astype(int)
+    total = np.cumsum(probabilities, -1)
+    assert all(total[i, k] >= 0.5 - 1e-6 and (k == 0 or total[i, k - 1] < 0.5 + 1e-6) for i, k in enumerate(median))
+
+
+@pytest.mark.parametrize("kind", [L.Softmax, L.RobustMax])
+def test_gradients_of_classes(kind):
+    mean, cov = gaussians(2, 3)
+    y = jnp.asarray([[0.0], [2.0]])
+    lik = kind(3)
+    variance = jnp.diagonal(cov, axis1=1, axis2=2)
+    for second in (variance, cov):
+        check_grads(
+            jax.jit(lambda m, c: lik.expected_log_prob(m, c, y).sum()), (mean, second), order=1, rtol=1e-5, atol=1e-5
+        )
+        gradient = jax.grad(lambda c: lik.expected_log_prob(mean, c, y).sum())(jnp.zeros_like(second))
+        assert np.all(np.isfinite(gradient))
+
+
+def test_correlated_form_agrees_with_the_independent_one():
+    """RobustMax by sequential conditioning of a diagonal covariance = its product of cdfs."""
+    mean, cov = gaussians(4, 4)
+    variance = jnp.diagonal(cov, axis1=1, axis2=2)
+    y = jnp.asarray([[0.0], [1.0], [2.0], [3.0]])
+    lik = L.RobustMax(4)
+    independent = lik.prob_largest(mean, variance, y)
+    np.testing.assert_allclose(lik.prob_largest(mean, jax.vmap(jnp.diag)(variance), y), independent, atol=2e-3)
+
+
+def test_a_likelihood_per_output():
+    parts = (L.Gaussian(0.2), L.HeteroscedasticGaussian(), L.Bernoulli("logit"), L.Poisson())
+    lik = L.PerOutput(parts)
+    assert lik.num_latents(4) == 5 and lik.joint
+    mean, cov = gaussians(2, 5)
+    y = jnp.asarray([[0.3, -0.2, 1.0, 2.0], [1.0, 0.4, 0.0, 0.0]])
+    spans = [slice(0, 1), slice(1, 3), slice(3, 4), slice(4, 5)]
+    got, pred = lik.expected_log_prob(mean, cov, y), lik.predictive(mean, cov)
+    total = 0.0
+    quantile, lower = pred.quantile(0.8), pred.mean
+    for p, (part, s) in enumerate(zip(parts, spans, strict=True)):
+        label = y[:, p : p + 1]
+        np.testing.assert_allclose(got[:, p : p + 1], part.expected_log_prob(mean[:, s], cov[:, s, s], label))
+        one = part.predictive(mean[:, s], cov[:, s, s])
+        total = total + one.log_prob(label)
+        np.testing.assert_allclose(quantile[:, p : p + 1], one.quantile(0.8))
+        np.testing.assert_allclose(lower[:, p : p + 1], one.mean)
+    np.testing.assert_allclose(pred.log_prob(y), total)
+    sample = np.asarray(pred.sample(jax.random.key(0), (4000,)))
+    assert np.all(np.abs(sample.mean(0) - pred.mean) < 5 * np.sqrt(pred.variance / 4000))
+    lik.check(np.array([[0.0, np.nan, 1.0, 3.0]]))
+    assert lik.fill.shape == (1, 4)
+    with pytest.raises(ValueError, match="output 2, must be 0 or 1"):
+        lik.check(np.array([[0.0, 0.0, -1.0, 3.0]]))
+    with pytest.raises(ValueError, match="one column of labels per likelihood"):
+        lik.check(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="4 likelihoods, but there are 3 outputs"):
+        lik.num_latents(3)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: L.Softmax(3).num_latents(2), lambda: L.RobustMax(3, 0.0), lambda: L.PerOutput([])]
+)
+def test_refused(make):
+    with pytest.raises(ValueError):
+        make()
+
+
+def test_labels_of_classes():
+    with pytest.raises(ValueError, match=r"Softmax must be whole numbers from 0 to 2, got 3.0 \(1 of 2 labels"):
+        L.Softmax(3).check(np.array([[0.0], [3.0]]))

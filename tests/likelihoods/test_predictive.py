@@ -1,0 +1,193 @@
+"""Mixtures, blocks, missing labels, tails, known quantities of each datum, likelihoods of one's own, errors."""
+
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import inducing.likelihoods as L
+
+ONE = jnp.ones((1, 1))
+DENSE = np.linspace(-14, 14, 400001)
+WEIGHTS = np.exp(-0.5 * DENSE**2) / np.exp(-0.5 * DENSE**2).sum()
+
+
+@pytest.mark.parametrize("lik", [L.Gaussian(0.3), L.Poisson()], ids=["gaussian", "poisson"])
+def test_mixture(lik):
+    """S propagated samples: rows mixed by log-mean-exp, moments by the law of total variance."""
+    rng = np.random.default_rng(0)
+    mean, cov = jnp.asarray(rng.normal(size=(3, 2, 2))), jnp.asarray(rng.uniform(0.1, 0.5, size=(3, 2, 2)))
+    y = jnp.asarray([[1.0, np.nan], [0.0, 2.0]])
+    parts = [lik.predictive(m, c) for m, c in zip(mean, cov, strict=True)]
+    pred = lik.predictive(mean, cov)
+    rows = np.stack([p.log_prob(y) for p in parts])
+    np.testing.assert_allclose(pred.log_prob(y), special.logsumexp(rows, 0) - np.log(3))
+    means, variances = np.stack([p.mean for p in parts]), np.stack([p.variance for p in parts])
+    np.testing.assert_allclose(pred.mean, means.mean(0))
+    np.testing.assert_allclose(pred.variance, (variances + means**2).mean(0) - means.mean(0) ** 2, rtol=1e-9)
+    at = pred.quantile(0.9)
+    cdf = np.mean([p.cdf(at) for p in parts], 0)
+    assert np.all(cdf >= 0.9 - 1e-9)
+    sample = np.asarray(pred.sample(jax.random.key(0), (20000,)))
+    assert np.all(np.abs(sample.mean(0) - pred.mean) < 5 * np.sqrt(np.asarray(pred.variance) / 20000))
+
+
+def test_many_inputs_go_in_blocks():
+    N = 8192 + 7
+    mean = jnp.linspace(-2, 2, N)[:, None]
+    lik = L.Poisson(exposure=L.PerDatum(np.linspace(1, 2, N), new=1.0))
+    index = jnp.arange(N)[::-1]
+    pred, y = lik.predictive(mean, jnp.full((N, 1), 0.5), index=index), jnp.full((N, 1), 2.0)
+    last = lik.predictive(mean[-3:], jnp.full((3, 1), 0.5), index=index[-3:])
+    np.testing.assert_allclose(pred.log_prob(y)[-3:], last.log_prob(y[:3]), rtol=1e-12)
+    np.testing.assert_allclose(pred.mean[-3:], last.mean, rtol=1e-12)
+
+
+def test_known_quantities_of_each_datum():
+    """Noise, exposure and trials are gathered by index; new inputs take `new`."""
+    noise, f, y = np.array([0.1, 0.5, 2.0]), jnp.array([[0.3], [0.7]]), jnp.array([[1.0], [2.0]])
+    index = jnp.array([2, 0])
+    lik = L.Gaussian(L.PerDatum(noise, new=0.0))
+    expected = stats.norm(f[:, 0], np.sqrt(noise[[2, 0]])).logpdf(y[:, 0])
+    np.testing.assert_allclose(lik.log_prob(f, y, index=index)[:, 0], expected)
+    np.testing.assert_allclose(lik.predictive(f, 0.5 * jnp.ones((2, 1))).variance, 0.5)
+    poisson = L.Poisson(exposure=L.PerDatum(noise, new=3.0))
+    expected = stats.poisson(noise[[2, 0]] * np.exp(f[:, 0])).logpmf(y[:, 0])
+    np.testing.assert_allclose(poisson.log_prob(f, y, index=index)[:, 0], expected)
+    np.testing.assert_allclose(poisson.predictive(f, 0 * f).mean, 3 * np.exp(f))
+    binomial = L.Binomial(L.PerDatum([2, 5, 9], new=4))
+    expected = stats.binom([9, 2], special.ndtr(f[:, 0])).logpmf(y[:, 0])
+    np.testing.assert_allclose(binomial.log_prob(f, y, index=index)[:, 0], expected)
+    with pytest.raises(ValueError, match="from 0 to 9"):
+        binomial.check(np.array([[10.0]]))
+    with pytest.raises(ValueError, match=r"PerDatum.values must be at least 0, got -1.0"):
+        L.PerDatum([1.0, -1.0], new=0.0)
+
+
+def test_parameters_per_output():
+    lik = L.Gaussian([0.1, 2.0])
+    f = jnp.zeros((3, 2))
+    np.testing.assert_allclose(lik.predictive(f, f).variance, np.broadcast_to([0.1, 2.0], (3, 2)))
+    np.testing.assert_allclose(L.Laplace([0.1, 2.0]).log_prob(f, f), np.broadcast_to(-np.log([0.2, 4.0]), (3, 2)))
+
+
+class Cauchy(L.AbstractQuadratureLikelihood):
+    def log_prob(self, f, y, *, index=None):
+        return -jnp.log(jnp.pi * (1 + (y - f) ** 2))
+
+
+class FullCauchy(L.AbstractQuadratureLikelihood):
+    def log_prob(self, f, y, *, index=None):
+        return -jnp.log(jnp.pi * (1 + (y - f) ** 2))
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Cauchy
+
+        return Cauchy(f, 1.0)
+
+
+def test_a_likelihood_of_ones_own():
+    mean, variance, y = 0.4 * ONE, 0.7 * ONE, 1.3 * ONE
+    f = 0.4 + np.sqrt(0.7) * DENSE
+    got = Cauchy().expected_log_prob(mean, variance, y)
+    np.testing.assert_allclose(got[0, 0], WEIGHTS @ stats.cauchy(f).logpdf(1.3), rtol=1e-8)
+    pred = Cauchy().predictive(mean, variance)
+    np.testing.assert_allclose(pred.log_prob(y)[0], np.log(WEIGHTS @ stats.cauchy(f).pdf(1.3)), rtol=1e-8)
+    for use in (lambda: pred.mean, lambda: pred.quantile(0.5), lambda: pred.sample(jax.random.key(0))):
+        with pytest.raises(NotImplementedError, match=r"define `Cauchy.distribution"):
+            use()
+    full = FullCauchy().predictive(mean, variance)
+    np.testing.assert_allclose(WEIGHTS @ stats.cauchy(f).cdf(float(full.quantile(0.9)[0, 0])), 0.9, rtol=1e-7)
+    assert full.sample(jax.random.key(0), (2,)).shape == (2, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["probit", "logit"])
+def test_wide_latents_stay_finite_and_right(name):
+    """Bernoulli with q(f) of variance 10⁴ and far from its label."""
+    log_link = {"probit": special.log_ndtr, "logit": lambda f: -np.logaddexp(0, -f)}[name]
+    lik = L.Bernoulli(name)
+    for m in (-1000.0, -50.0, 0.0, 100.0, 1000.0):
+        f = m + 100 * DENSE
+        value, grads = jax.value_and_grad(lambda m, v: lik.expected_log_prob(m, v, ONE)[0, 0], (0, 1))(
+            m * ONE, 1e4 * ONE
+        )
+        np.testing.assert_allclose(value, WEIGHTS @ log_link(f), rtol=1e-4, atol=1e-3)
+        assert all(np.isfinite(g).all() for g in grads)
+        density = lik.predictive(m * ONE, 1e4 * ONE).log_prob(ONE)[0]
+        exact = special.log_ndtr(m / np.sqrt(1e4 + 1)) if name == "probit" else np.log(WEIGHTS @ special.expit(f))
+        np.testing.assert_allclose(density, exact, rtol=1e-4, atol=1e-7)
+
+
+def test_densities_far_in_the_tails():
+    """A label 20 standard deviations of q(f) away: the density is that of the convolution, not of a cut-off."""
+    y = 20 * ONE
+    laplace = float(L.Laplace(0.3).predictive(0 * ONE, ONE).log_prob(y)[0])
+    z = np.linspace(-40, 40, 800001)
+    exact = special.logsumexp(stats.norm.logpdf(z) + stats.laplace(z, 0.3).logpdf(20.0)) + np.log(z[1] - z[0])
+    np.testing.assert_allclose(laplace, exact, rtol=1e-6)
+    student = float(L.StudentT(3.0, 0.05).predictive(0 * ONE, ONE).log_prob(y)[0])
+    exact = special.logsumexp(stats.norm.logpdf(z) + stats.t(3.0, z, 0.05).logpdf(20.0)) + np.log(z[1] - z[0])
+    np.testing.assert_allclose(student, exact, rtol=1e-5)
+    poisson = float(L.Poisson().predictive(0 * ONE, 0.01 * ONE).log_prob(8 * ONE)[0])
+    exact = special.logsumexp(stats.norm.logpdf(z) + stats.poisson(np.exp(0.1 * z)).logpmf(8)) + np.log(z[1] - z[0])
+    np.testing.assert_allclose(poisson, exact, rtol=1e-6)
+    beta = L.Beta(3.0).log_prob(jnp.array([[-60.0], [60.0]]), 0.5 * jnp.ones((2, 1)))
+    assert np.all(np.isfinite(beta))
+    ordinal = L.Ordinal([-1.0, 1.0]).log_prob(jnp.array([[40.0], [-40.0]]), jnp.ones((2, 1)))
+    np.testing.assert_allclose(ordinal, special.log_ndtr(-39.0), rtol=1e-9)
+
+
+def test_quantiles_of_any_scale_and_far_out():
+    for scale in (1e-12, 1.0, 1e12):
+        pred = L.Gaussian(scale**2).predictive(scale * ONE, scale**2 * ONE)
+        for q in (1e-10, 0.3, 1 - 1e-6):
+            np.testing.assert_allclose(pred.quantile(q)[0, 0], scale * (1 + np.sqrt(2) * special.ndtri(q)), rtol=1e-6)
+    heavy = L.StudentT(1.0, 1.0).predictive(0 * ONE, 0 * ONE)
+    np.testing.assert_allclose(heavy.quantile(1e-6)[0, 0], stats.cauchy.ppf(1e-6), rtol=1e-5)
+    assert L.Poisson().predictive(12 * ONE, 0 * ONE).quantile(0.5)[0, 0] == stats.poisson(np.exp(12)).ppf(0.5)
+
+
+def test_per_class_probabilities():
+    np.testing.assert_allclose(L.Bernoulli().predictive(0 * ONE, ONE).probabilities, [[0.5, 0.5]])
+    with pytest.raises(TypeError, match="no classification likelihood"):
+        L.Gaussian().predictive(ONE, ONE).probabilities
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: L.Gaussian(-1.0), "Gaussian.variance must be positive"),
+        (lambda: L.Bernoulli("cloglog"), 'Bernoulli.link must be "probit" or "logit"'),
+        (lambda: L.Poisson("log"), 'Poisson.link must be "exp" or "softplus"'),
+        (lambda: L.Ordinal([1.0, 0.0]), "Ordinal.cutpoints must be increasing"),
+        (lambda: L.Bernoulli().check(np.array([[-1.0], [1.0]])), r"got -1.0.*\(y \+ 1\) / 2"),
+        (lambda: L.Poisson().check(np.array([["a"]])), "must be numbers"),
+        (lambda: L.Gaussian().predictive(ONE, ONE).log_prob(jnp.ones((2, 1))), "a row for each of the 1 inputs"),
+        (lambda: L.Gaussian().predictive(ONE, ONE).quantile(1.0), "strictly between 0 and 1"),
+        (lambda: L.Gaussian().predictive(ONE, ONE).interval(95.0), "strictly between 0 and 1"),
+        (lambda: L.Bernoulli().predictive(ONE, ONE).log_prob(2 * ONE), "must be 0 or 1"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_predictions_inside_jit_and_grad():
+    def loss(mean):
+        return L.StudentT().predictive(mean, ONE).log_prob(ONE).sum()
+
+    gradient = jax.jit(jax.grad(loss))(0.3 * ONE)
+    numeric = (loss(0.3 * ONE + 1e-5) - loss(0.3 * ONE - 1e-5)) / 2e-5
+    np.testing.assert_allclose(gradient[0, 0], numeric, rtol=1e-6)
+    assert eqx.filter_jit(lambda p: p.quantile(0.5))(L.Gaussian().predictive(ONE, ONE)) == pytest.approx(1.0)
+
+
+def test_numpyro_is_not_imported_with_the_library():
+    code = "import inducing, sys; assert 'numpyro' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
