@@ -84,7 +84,7 @@ BAD = {
     "inf in y": (lambda: ig.Data([0.0, 1.0], [0.0, -np.inf]), ValueError, ["y has -inf", "row 1", "NaN"]),
     "rows": (lambda: ig.Data(X, [1.0, 2.0]), ValueError, ["x has 3 rows", "y has 2"]),
     "empty": (lambda: as_inputs(np.zeros((0, 2))), ValueError, ["X is empty", "(0, 2)", "at least one row"]),
-    "no columns": (lambda: as_inputs(np.zeros((3, 0))), ValueError, ["X is empty", "(3, 0)"]),
+    "no columns": (lambda: ig.Data(None, np.zeros((3, 0))), ValueError, ["y is empty", "(3, 0)"]),
     "three axes": (lambda: as_inputs(np.zeros((2, 2, 2))), ValueError, ["matrix", "(2, 2, 2)"]),
     "scalar": (lambda: as_inputs(3.0), ValueError, ["vector", "()"]),
     "text": (lambda: as_inputs([["1.0", "red"]]), TypeError, ["'red'", "column 1", "encode"]),

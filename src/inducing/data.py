@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Data(eqx.Module):
-    """Inputs x [N, D] (None: unsupervised), labels y [N, P], which of them were seen, and the row numbers.
+    """Inputs x [N, D] (None or [N, 0]: unsupervised), labels y [N, P], which of them were seen, and the row numbers.
 
     `mask` is True where a label was observed; by default everywhere but where y is NaN. `index` addresses
     what belongs to single data (latent variables, known noise); by default 0 … N−1.
@@ -110,7 +110,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
         array = array[:, None]
     if array.ndim != 2:
         raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got shape {tuple(array.shape)}.")
-    if array.shape[0] == 0 or array.shape[1] == 0:
+    if array.shape[0] == 0 or (array.shape[1] == 0 and name == "y"):
         raise ValueError(f"{name} is empty: shape {tuple(array.shape)}; pass at least one row and one column.")
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = np.asarray(array, float)

@@ -15,6 +15,7 @@ from .kernels.stationary import SquaredExponential
 from .layers.latent_variable import LatentVariable
 from .layers.sparse_gp import SparseGP
 from .likelihoods.gaussian import Gaussian
+from .means import Zero
 from .model import Model
 from .parameters import dtype_of
 from .priors.gp import GP
@@ -149,8 +150,7 @@ def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, Squared
             and isinstance(model.likelihood, Gaussian)
             and getattr(model.likelihood.variance, "ndim", None) == 0
         )
-        zero = suitable and not any(jax.tree.leaves(gp.prior.mean(gp.features.Z).any()))
-        if zero:
+        if suitable and all(isinstance(p.mean_function, Zero) for p in (prior, gp.prior)):
             if data.y is None or data.num_missing:
                 raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
             return latent, gp, prior.kernel, data

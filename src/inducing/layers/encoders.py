@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import Data
@@ -64,9 +65,9 @@ class PerDatum(AbstractEncoder):
 
     def __call__(self, x, data, dim):
         N = self.mean.shape[0]
-        if not isinstance(data.index, jax.core.Tracer) and not 0 <= int(data.index.min()) <= int(data.index.max()) < N:
+        if not isinstance(data.index, jax.core.Tracer) and np.asarray(data.index).max() >= N:
             raise ValueError(
-                f"Data.index goes up to {int(data.index.max())} but the encoder has Gaussians for {N} data; "
+                f"Data.index goes up to {np.asarray(data.index).max()} but the encoder has Gaussians for {N} data; "
                 "number the data of all batches from 0 as in the encoder."
             )
         lower = None if self.lower is None else self.lower[data.index][:, None]
