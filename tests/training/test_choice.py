@@ -34,7 +34,7 @@ def test_what_is_picked():
     assert plan(regression(), (X, y), objective=ig.log_evidence).method == "lbfgs"
     assert plan(regression(), (X, y), objective=ig.collapsed_elbo).method == "collapsed"
     assert plan(regression(), (X, y), objective=partial(ig.elbo, beta=0.5)).method == "natgrad"
-    assert plan(regression(root=np.ones(10)), (X, y)).method == "natgrad"
+    assert plan(regression(root=np.ones(16)), (X, y)).method == "natgrad"
     assert plan(classification(), (X, labels)).method == "natgrad"
     assert plan(regression(), (X, y), freeze=lambda m: m.layers[0].root).method == "adam"
     assert plan(classification(), (big, np.zeros(3000))).batch_size == 1024

@@ -100,7 +100,7 @@ def test_coupled_root_of_independent_latents_moves_as_full_ones():
 
 def test_diagonal_root_reaches_the_best_diagonal_q():
     # For a Gaussian posterior N(μ, Λ⁻¹) the best factorised q has precisions Λ_ii: a step of length 1 finds them.
-    model = random_q(regression(root=np.ones(10)))
+    model = random_q(regression(root=np.ones(16)))
     stepped = step(model, data)
     precision = np.linalg.inv(covariance(collapse(model, data).layers[0].root)[0])
     assert np.allclose(stepped.layers[0].root[0, 0] ** -2.0, np.diagonal(precision), rtol=1e-8)

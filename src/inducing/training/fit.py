@@ -290,12 +290,12 @@ def _adam_or(optimiser: optax.GradientTransformation | None, learning_rate: floa
 
 def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int) -> Pace:
     generative = set(jax.tree.leaves([where.likelihood, *(getattr(layer, "prior", None) for layer in where.layers)]))
-    active = tuple(i not in generative for i in range(len(parts.free)))
+    active = jnp.asarray([i not in generative for i in range(len(parts.free))])
     dtype = dtype_of(model)
     ramp = 10.0 if plan.gamma < 1.0 else 1e-3
     start = 0.01 * plan.gamma if plan.gamma < 1.0 else plan.gamma
     numbers = (jnp.asarray(v, dtype) for v in (start, plan.gamma, ramp))
-    return Pace(*numbers, jnp.asarray(clamp, jnp.int32), active if clamp else (True,) * len(active))
+    return Pace(*numbers, jnp.asarray(clamp, jnp.int32), active)
 
 
 def _perturbed(parts: Partition, key: Array) -> Partition:

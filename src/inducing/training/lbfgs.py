@@ -59,8 +59,8 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
     best_x, best_f, failures = _flat(start), np.inf, 0
 
     def unflatten(x: np.ndarray) -> list[Array]:
-        pieces = np.split(x, ends)
-        return [jnp.asarray(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
+        pieces = np.split(x, ends)  # copied: SciPy goes on writing into x
+        return [jnp.array(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best_x, best_f, failures

@@ -33,8 +33,9 @@ class Objective(eqx.Module):
         self.takes_num_data = anything or ("num_data" in names and "num_data" not in bound)
 
     def __call__(self, model: Any, data: Data, key: Array, num_data: int) -> Float[Array, ""]:
-        kwargs = {"key": key} if self.takes_key else {}
-        kwargs |= {"num_data": num_data} if self.takes_num_data else {}
+        kwargs: dict[str, Any] = {"key": key} if self.takes_key else {}
+        if self.takes_num_data:
+            kwargs["num_data"] = num_data
         value = self.fn(model, data, **kwargs)
         return value if self.log_prior is None else value + self.log_prior(model)
 

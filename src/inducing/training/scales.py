@@ -97,7 +97,7 @@ def _at_default(tree: Any) -> dict[int, bool]:
         if not dataclasses.is_dataclass(node):
             return
         for field in dataclasses.fields(node):
-            leaf = getattr(node, field.name, None)
+            leaf: Any = getattr(node, field.name, None)
             if eqx.is_inexact_array(leaf) and isinstance(field.default, int | float):
                 found[id(leaf)] = leaf.ndim == 0 and bool(leaf == field.default)
 
@@ -221,5 +221,5 @@ def _variances(kernel: Any) -> list[Array]:
     inner = getattr(kernel, "kernel", None)
     if inner is not None:
         return _variances(inner)
-    leaf = getattr(kernel, "variance", None)
+    leaf: Any = getattr(kernel, "variance", None)
     return [leaf] if eqx.is_inexact_array(leaf) else []

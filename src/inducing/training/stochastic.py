@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..data import Data
 from ..runtime import jit
@@ -60,7 +60,7 @@ class Pace(eqx.Module):
     gamma: Float[Array, ""]
     ramp: Float[Array, ""]
     clamp: Int[Array, ""]
-    active: tuple[bool, ...] = eqx.field(static=True)
+    active: Bool[Array, " free"]
 
 
 def initial_state(loop: Loop, key: Array) -> State:
@@ -124,15 +124,13 @@ def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]
 
 def _update(loop: Loop, pace: Pace, state: State, grads: list[Array]) -> tuple[list[Array], Any]:
     free = list(state.free)
-    clamped = state.step < pace.clamp
-    moving = [g if a else jnp.where(clamped, 0.0, g) for g, a in zip(grads, pace.active, strict=True)]
+    moves = pace.active | (state.step >= pace.clamp)
     with jax.numpy_dtype_promotion("standard"):
-        updates, optimiser = loop.optimiser.update(
-            [-moving[i] for i in loop.rest], state.optimiser, [state.free[i] for i in loop.rest]
-        )
-    for i, update in zip(loop.rest, updates, strict=True):
-        update = update if pace.active[i] else jnp.where(clamped, 0.0, update)
-        free[i] = state.free[i] + update.astype(free[i].dtype)
+        downhill = [jnp.where(moves[i], -grads[i], 0.0) for i in loop.rest]
+        update: Any = loop.optimiser.update
+        updates, optimiser = update(downhill, state.optimiser, [state.free[i] for i in loop.rest])
+    for i, change in zip(loop.rest, updates, strict=True):
+        free[i] = state.free[i] + jnp.where(moves[i], change, 0.0).astype(free[i].dtype)
     done = jnp.minimum(state.step.astype(pace.ramp.dtype) / pace.ramp, 1.0)
     gamma = jnp.exp((1.0 - done) * jnp.log(pace.gamma_start) + done * jnp.log(pace.gamma))
     for m, r in loop.natural:
