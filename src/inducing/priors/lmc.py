@@ -102,8 +102,9 @@ class IntrinsicCoregionalisation(AbstractMixture):
 
         K(x, x') = B k(x, x'),      B = W Wᵀ + diag κ
 
-    As a mixture, f_p = Σ_r W[p, r] g_r + √κ_p g_{rank + p}, with rank + P latents that share k. W is [P, rank] (or [P]
-    for rank one) and κ is [P].
+    As a mixture, f_p = Σ_r W[p, r] g_r + √κ_p g_{rank + p}: what outputs share, and what each has of its own. W is
+    [P, rank] (or [P] for rank one) and κ is [P]. `latents` is the GP (or kernel) that all rank + P latents share; or a
+    sequence with one for each, the shared ones first, so that what outputs share may differ in kind from what they own.
 
     >>> import jax, inducing as ig
     >>> prior = ig.priors.IntrinsicCoregionalisation([1.0, -0.5], [0.1, 0.2], ig.kernels.Matern52())
@@ -116,7 +117,7 @@ class IntrinsicCoregionalisation(AbstractMixture):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, W: Any, kappa: Any, latent: Latents, mean: AbstractMean | None = None):
+    def __init__(self, W: Any, kappa: Any, latents: Latents | Independent, mean: AbstractMean | None = None):
         W, kappa = as_float_array(W), as_float_array(kappa)
         W = W[:, None] if W.ndim == 1 else W
         if W.ndim != 2 or kappa.shape != W.shape[:1]:
@@ -125,7 +126,12 @@ class IntrinsicCoregionalisation(AbstractMixture):
                 f"got W {list(W.shape)} and kappa {list(kappa.shape)}."
             )
         self.W, self.kappa = W, kappa
-        self.latents = as_independent(latent, W.shape[0] + W.shape[1])
+        self.latents = as_independent(latents, W.shape[0] + W.shape[1])
+        if self.latents.num != W.shape[0] + W.shape[1]:
+            raise ValueError(
+                f"W {list(W.shape)} needs {W.shape[1]} shared latents and {W.shape[0]} of single outputs, "
+                f"got {self.latents.num}; pass {W.shape[0] + W.shape[1]} of them, or one that all share."
+            )
         self.mean_function = Zero() if mean is None else mean
 
     @property
