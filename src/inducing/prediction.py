@@ -132,8 +132,9 @@ class JointPredictive(eqx.Module):
         Closed form for Gaussian likelihoods; else the log-mean-exp over `samples` joint samples of f from `key`
         (default `jax.random.key(0)`), whose expectation is below the truth and reaches it with the samples.
         """
-        y = jnp.asarray(y, self.latent_mean.dtype)
-        y, present = fill_missing(y[:, None] if y.ndim == 1 else y, self.likelihood.fill)
+        y = self.marginal._labels(y)
+        self.likelihood.check(y)
+        y, present = fill_missing(y, self.likelihood.fill)
         if isinstance(self.likelihood, Gaussian):
             noise = self.likelihood.noise(y.shape, self.index)
             logs = jax.vmap(lambda m, c: _gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)

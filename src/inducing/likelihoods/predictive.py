@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -51,7 +51,7 @@ class Predictive(eqx.Module):
         """Var[y]."""
         return _blocks(_variance, self)
 
-    def log_prob(self, y: Float[Array, "N *P"]) -> Float[Array, "N"]:
+    def log_prob(self, y: Any) -> Float[Array, "N"]:
         """log p(y_n): outputs summed, missing ones (NaN) left out; mixtures by log-mean-exp of whole rows.
 
         Within a component the outputs are taken as independent.
@@ -60,7 +60,7 @@ class Predictive(eqx.Module):
         self.likelihood.check(y)
         return _blocks(_log_prob, self, y)
 
-    def cdf(self, y: Float[Array, "N *P"]) -> Float[Array, "N P"]:
+    def cdf(self, y: Any) -> Float[Array, "N P"]:
         """P(label ≤ y), each output by itself."""
         return _blocks(_cdf, self, self._labels(y))
 
@@ -97,7 +97,7 @@ class Predictive(eqx.Module):
         out = _blocks(_probabilities, self)
         return out[:, 0] if out.shape[1] == 1 else out
 
-    def _labels(self, y: Array) -> Array:
+    def _labels(self, y: Any) -> Array:
         y = jnp.asarray(y, self.latent_mean.dtype)
         y = y[:, None] if y.ndim == 1 else y
         N, F = self.latent_mean.shape[-2:]

@@ -1,0 +1,122 @@
+"""The table of a model, and its pictures."""
+
+import sys
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+from inducing.parameters import Module, fixed
+
+Z = np.linspace(0.0, 1.0, 4)[:, None]
+
+
+def regression():
+    return ig.Model(ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian())
+
+
+def test_rows():
+    rows = {row.name: row for row in ig.summary(regression()).rows}
+    row = rows["layers[0].prior.kernel.lengthscale"]
+    assert (row.shape, row.constraint, row.value) == ("scalar", "positive", "1")
+    assert rows["layers[0].features.Z"].shape == "[4, 1]"
+    assert rows["layers[0].root"].value == "identity"
+    assert rows["likelihood.variance"].constraint == "positive"
+
+
+def test_number_of_parameters():
+    """lengthscale, variance, noise; Z [4, 1], mean [1, 4], and the lower triangle of a 4 × 4 root."""
+    summary = ig.summary(regression())
+    assert summary.num_trained == 3 + 4 + 4 + 10
+    assert str(summary).splitlines()[-1] == "Model: 21 parameters"
+
+
+def test_tied_and_fixed_parameters_are_said_to_be_so():
+    class Pair(Module):
+        first: ig.kernels.Matern52
+        second: ig.kernels.Matern52
+        constant: jnp.ndarray = fixed(2.0)
+
+    kernel = ig.kernels.Matern52([1.0, 2.0])
+    summary = ig.summary(Pair(kernel, kernel))
+    assert summary.num_trained == 3 and summary.num_fixed == 1
+    assert [row.constraint for row in summary.rows] == [
+        "positive",
+        "positive",
+        "tied to first.lengthscale",
+        "tied to first.variance",
+        "fixed",
+    ]
+
+
+def test_any_module():
+    assert "layers[0].weight" in str(ig.summary(eqx.nn.MLP(1, 1, 2, 1, key=ig.data.jax.random.key(0))))
+
+
+def test_lines_are_aligned():
+    lines = str(ig.summary(regression())).splitlines()
+    column = lines[0].index("constraint")
+    assert all(line[column - 2 : column] == "  " and line[column] != " " for line in lines[:-1])
+
+
+@pytest.fixture
+def axes():
+    import matplotlib.pyplot as plt
+
+    yield plt.subplots()[1]
+    plt.close("all")
+
+
+def test_plot_posterior(axes):
+    """The band of y is that of the predictive distribution, where it is drawn."""
+    data = (np.linspace(0, 1, 5), np.zeros(5))
+    ax = ig.report.plot_posterior(regression(), data, X=[0.0, 0.5, 1.0], draws=1, ax=axes)
+    assert ax is axes
+    low, high = regression().predict([0.0, 0.5, 1.0]).interval()
+    vertices = ax.collections[0].get_paths()[0].vertices
+    np.testing.assert_allclose(vertices[:, 1].max(), high.max(), rtol=1e-6)
+    np.testing.assert_allclose(vertices[:, 1].min(), low.min(), rtol=1e-6)
+    names = {text.get_text() for text in ax.get_legend().get_texts()}
+    assert names == {"95% of y", "95% of f", "draws of f", "mean", "data", "inducing inputs"}
+
+
+def test_plot_classification(axes):
+    """Binary and multi-class maps draw the boundary and the data."""
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    features = ig.features.InducingPoints(X[:4])
+    binary = ig.Model(ig.SparseGP(ig.GP(ig.kernels.Matern52()), features), ig.likelihoods.Bernoulli())
+    ig.report.plot_classification(binary, (X, X[:, 0] > 0), size=8, ax=axes)
+    image = np.asarray(axes.images[0].get_array())
+    assert image.shape == (8, 8, 3) and image.min() >= 0 and image.max() <= 1
+    prior = ig.priors.Independent(ig.kernels.Matern52(), 3)
+    several = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Softmax(3))
+    ax = ig.report.plot_classification(several, (X, np.arange(20) % 3), size=8)
+    assert len(ax.get_legend().get_texts()) == 4
+
+
+def test_plot_calibration(axes):
+    """Labels from the predictive distribution itself lie in the band; too narrow predictions do not."""
+    x = np.linspace(0, 1, 400)
+    pred = regression().predict(x)
+    y = pred.sample(ig.data.jax.random.key(0))
+    for labels, inside in ((y, True), (3 * y, False)):
+        axes.clear()
+        ig.report.plot_calibration(pred, labels, ax=axes)
+        level, share = axes.lines[0].get_data()
+        excess = np.abs(share - level) > 4 * np.sqrt(level * (1 - level) / 400) + 0.01
+        assert excess.any() != inside
+
+
+def test_plots_refuse_what_they_cannot_draw():
+    with pytest.raises(ValueError, match="two-dimensional"):
+        ig.report.plot_classification(regression(), (Z, np.ones(4)))
+    with pytest.raises(ValueError, match="output must be a column number"):
+        ig.report.plot_posterior(regression(), (Z, np.ones(4)), output=2)
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install inducing\[plot\]"):
+        ig.report.plot_posterior(regression(), (Z, np.ones(4)))
