@@ -32,7 +32,10 @@ def tiny(scripts, name, **sizes):
     return dataclasses.asdict(case) | {"jitter": cases.JITTER[case.dtype]}, cases.arrays(case)
 
 
-@pytest.mark.parametrize("name", ["lmc-128", "deep-2", "latent-10", "collapsed-256", "predict-512"])
+LONGER = [pytest.param(name, marks=pytest.mark.slow) for name in ("lmc-128", "deep-2")]
+
+
+@pytest.mark.parametrize("name", ["latent-10", "collapsed-256", "predict-512", *LONGER])
 def test_our_side_of_every_kind_runs(scripts, name):
     task = scripts["ours"].build(*tiny(scripts, name, replicates=2))
     seconds = task.run(2)  # raises if a step was not finite
