@@ -204,7 +204,7 @@ def plot(entries: dict[str, dict], path: Path) -> None:
                 color=colour,
                 label="inducing" if library == "ours" else library,
             )
-    axis.legend(frameon=False, loc="lower right")
+    axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5)
     axis.spines[["top", "right"]].set_visible(False)
     slope = slopes(entries)
     for i, group in enumerate(curves):
