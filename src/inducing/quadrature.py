@@ -84,7 +84,8 @@ def _grading(mean, sd, num, centre, width, reach, extend):
     s = jnp.maximum(s, jnp.finfo(m.dtype).tiny ** 0.5)
     z0 = jnp.clip((c - m) / s, -50.0, 50.0)  # farther from the Gaussian a centre does not matter
     # On t ∈ [−1, 1] the plain rule has z = reach·t. Near the centre we want dz/dt ≈ num/4 widths.
-    b = jnp.minimum(0.25 * num * jnp.minimum(h / s, 1e6) + jnp.maximum(jnp.abs(z0) - reach, 0.0), reach)
+    fine = 0.25 * num * jnp.minimum(h / s, 1e6)
+    b = jnp.minimum(fine if extend else fine + jnp.maximum(jnp.abs(z0) - reach, 0.0), reach)
     a = reach - b
     far = jnp.clip(z0, -30.0, 30.0) if extend else jnp.zeros_like(z0)
     lower = _cubic_inverse(jnp.minimum(far, 0.0) - reach - z0, a, b)

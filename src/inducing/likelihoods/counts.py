@@ -1,5 +1,7 @@
 """Counts: Poisson, negative binomial, and both with extra zeros."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,7 @@ from inducing.quadrature import expectation
 
 def _rate(f: Array) -> Array:
     """e^f, held below overflow so that probabilities of 0 have finite gradients."""
-    return jnp.exp(jnp.minimum(f, 0.5 * float(jnp.log(jnp.finfo(f.dtype).max))))
+    return jnp.exp(jnp.minimum(f, 0.5 * math.log(float(jnp.finfo(f.dtype).max))))
 
 
 def _log_softplus(f: Array) -> Array:

@@ -218,7 +218,7 @@ def _search_real(cdf, q, mean, variance):
 
 
 def _search_positive(cdf, q, mean, variance):
-    reach = jnp.full_like(mean, 0.98 * float(jnp.log(jnp.finfo(mean.dtype).max)))
+    reach = jnp.full_like(mean, 0.98 * math.log(float(jnp.finfo(mean.dtype).max)))
     return jnp.exp(_bisect(lambda t: cdf(jnp.exp(t)) < q, -reach, reach, _steps(mean, 64, 34)))
 
 
