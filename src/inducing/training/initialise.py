@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..data import as_inputs
 from ..kernels.base import AbstractKernel
+from ..parameters import dtype_of
 from .scales import scales as scales
 
 ROWS = 20_000  # k-means looks at so many rows at most
@@ -99,8 +100,7 @@ def greedy_variance(kernel: AbstractKernel, X: Any, M: int) -> Float[Array, "M D
     """
     X = as_inputs(X)
     M = min(_checked_size(M), len(X))
-    order, found = _greedy(kernel, X, M)
-    return X[order[: int(found)]]
+    return X[_greedy(kernel, X.astype(dtype_of(kernel)), M)]
 
 
 @jax.jit
@@ -108,8 +108,8 @@ def _column(kernel: AbstractKernel, X: Array, i: Array) -> Array:
     return kernel.gram(X, X[i][None, :])[:, 0]
 
 
-def _greedy(kernel: AbstractKernel, X: Array, M: int) -> tuple[Array, int]:
-    """Rows of the pivoted Cholesky factor of Kff, one a step."""
+def _greedy(kernel: AbstractKernel, X: Array, M: int) -> Array:
+    """The pivots of a Cholesky factorisation of Kff that takes the largest first."""
     variance = np.array(kernel.diag(X), float)
     smallest = 1e-10 * variance.max()
     factor = np.zeros((M, len(X)))
@@ -123,7 +123,7 @@ def _greedy(kernel: AbstractKernel, X: Array, M: int) -> tuple[Array, int]:
         factor[m] = (k - factor[:m, i] @ factor[:m]) / np.sqrt(variance[i])
         variance = np.maximum(variance - factor[m] ** 2, 0.0)
         variance[chosen] = 0.0
-    return jnp.asarray(chosen), len(chosen)
+    return jnp.asarray(chosen)
 
 
 def _checked_size(M: int) -> int:
