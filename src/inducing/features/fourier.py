@@ -207,7 +207,7 @@ def _waves(omega: Float[Array, " F"], tau: Float[Array, " n"], num: int) -> Floa
     return jnp.stack(rows, axis=-1)
 
 
-def _Kuf(features: Any, omega: Array, kernel: AbstractKernel, X: Float[Array, "N 1"]) -> Float[Array, "M N"]:
+def _Kuf(features: Any, omega: Array, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
     """φ(x) inside; outside, e^{−λs} q(s) at the distance s from the end, with the derivatives that φ has there.
 
     q(s) = g₀ + (λg₀ + g₁) s + (λ²g₀ + 2λg₁ + g₂) s²/2, cut after p terms, where g_j is the jth derivative outwards.

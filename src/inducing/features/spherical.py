@@ -18,7 +18,7 @@ MOST = 5000
 
 
 class SphericalHarmonics(AbstractFeatures):
-    """Integrals over directions against spherical harmonics Y_ℓk of some `degrees` ℓ, in `dim` columns (2 to 8).
+    """Integrals over directions against spherical harmonics Y_ℓk of some `degrees` ℓ, in `dim` columns (2 to 9).
 
         u[ℓk] = ∫ f(x̂/w) Y_ℓk(x̂) dx̂ over the unit sphere (of area one),   w the kernel's `scale`
         Kuf[ℓk](x) = a_ℓ |wx|ⁿ Y_ℓk(x̂),    Kuu = diag(a_ℓ),    a_ℓ = ∫ g(θ) P_ℓ(cos θ) dθ̂   (Funk–Hecke)
@@ -39,8 +39,8 @@ class SphericalHarmonics(AbstractFeatures):
     degrees: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, dim: int, degrees: Any):
-        if not isinstance(dim, int) or not 2 <= dim <= 8:
-            raise ValueError(f"SphericalHarmonics.dim must be from 2 to 8 (columns, with the bias), got {dim!r}.")
+        if not isinstance(dim, int) or not 2 <= dim <= 9:
+            raise ValueError(f"SphericalHarmonics.dim must be from 2 to 9 (columns, with the bias), got {dim!r}.")
         self.dim = dim
         self.degrees = tuple(range(degrees + 1)) if isinstance(degrees, int) else tuple(int(d) for d in degrees)
         if not self.degrees or min(self.degrees) < 0 or len(set(self.degrees)) < len(self.degrees):
