@@ -117,7 +117,9 @@ class Smoothing(AbstractSmoothing):
         size = self.upper - self.lower
         t = self.lower[None] + size[None] * jnp.asarray(nodes, dtype)
         G = jnp.moveaxis(jax.vmap(self.function)(t), 0, -1)  # [P, L, Q]
-        return jnp.broadcast_to(t, (*G.shape[:2], *t.shape)), G * (jnp.prod(size) * jnp.asarray(weights, dtype))
+        return jnp.broadcast_to(t, (*G.shape[:2], *t.shape)), G * (jnp.prod(size) * jnp.asarray(weights, dtype))[
+            None, None
+        ]
 
 
 class ConvolutionProcess(AbstractPrior):
@@ -246,8 +248,8 @@ class ConvolutionProcess(AbstractPrior):
 
         def latent(X, kernel, key, a, b):
             if self._closed:
-                g = _draw_smoothed(kernel, key, num, dim)
-                return jax.vmap(lambda a, b: b * g(X, a), out_axes=-1)(a, b)
+                smoothed = _draw_smoothed(kernel, key, num, dim)
+                return jax.vmap(lambda a, b: b * smoothed(X, a), out_axes=-1)(a, b)
             g = draw_kernel(kernel, key, num, dim)
             return jax.vmap(lambda a, b: g(_shifted(X, a)).reshape(X.shape[0], -1) @ b, out_axes=-1)(a, b)
 
@@ -269,7 +271,7 @@ class ConvolutionProcess(AbstractPrior):
 
     def _grouped(self, fn: Callable, X: Array, *each) -> Array:
         """fn for each latent, with its smoothing: variances [P, D] and amplitudes [P], or shifts and coefficients."""
-        if self._closed:
+        if self._closed and isinstance(self.smoothing, GaussianSmoothing):
             a, b = self.smoothing.variances(X.shape[1]), self.smoothing.amplitudes()
         else:
             a, b = self.smoothing.rule(X.shape[1], X.dtype)

@@ -34,11 +34,13 @@ class ExactGP(Module):
         self.prior = prior
         dtype = dtype_of(prior)
         self.data = Data(X, y).astype(dtype)
-        x, target = self.data.x, self.data.y
+        x, target, mask = self.data.x, self.data.y, self.data.mask
+        if x is None or target is None or mask is None:
+            raise ValueError("conditioning needs inputs X and labels y; got None.")
         if target.shape[1] != prior.num_outputs:
             raise ValueError(f"y has {target.shape[1]} columns but the prior has {prior.num_outputs} outputs.")
         noise = jnp.broadcast_to(jnp.asarray(noise_variance, dtype), target.shape).reshape(-1)
-        self._seen = self.data.mask.reshape(-1)
+        self._seen = mask.reshape(-1)
         residual = jnp.where(self._seen, (target - prior.mean(x)).reshape(-1), 0.0)
         # A missing label becomes an independent standard normal of value zero: it changes nothing.
         keep = self._seen[:, None] & self._seen[None, :]
@@ -54,6 +56,7 @@ class ExactGP(Module):
         return -0.5 * (jnp.sum(a**2) + self._Kyy.logdet() + n * np.log(2.0 * np.pi))
 
     def _cross(self, X: Array) -> Array:
+        assert self.data.x is not None
         return jnp.where(self._seen[:, None], self.prior.covariance(self.data.x, X), 0.0)
 
     def mean(self, X: Any) -> Float[Array, "N P"]:

@@ -14,8 +14,9 @@ from .base import AbstractPrior
 from .gp import GP, column, draw_kernel
 from .latents import Parts, apply_features, grouped, mean_of_sum, over_latents
 
-Latents = GP | AbstractKernel | Sequence[GP | AbstractKernel]
-"""What users pass for latent processes: one, which all share, or a sequence; a kernel stands for its zero-mean GP."""
+Latents = Any
+"""What users pass for latent processes: a GP, which all share, or a sequence; a kernel stands for its zero-mean GP.
+`as_gp` says what is wrong with anything else."""
 
 
 class Independent(AbstractPrior):

@@ -1,5 +1,6 @@
 """Linear mixtures of latent GPs: the linear model of coregionalisation and its intrinsic form."""
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,11 @@ class AbstractMixture(AbstractPrior):
 
     latents: eqx.AbstractVar[Independent]
     mean_function: eqx.AbstractVar[AbstractMean]
+
+    @property
+    @abc.abstractmethod
+    def mixing(self) -> Float[Array, "P L"]:
+        """W."""
 
     @property
     def num_latents(self) -> int:
