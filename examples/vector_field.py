@@ -42,12 +42,8 @@ posterior = result.model.posterior(grid)
 mean, sd = np.asarray(posterior.mean), np.sqrt(np.asarray(posterior.variance))
 true_height, true_slope = jax.vmap(height)(grid), jax.vmap(jax.grad(height))(grid)
 print(f"bound {float(result.bound):.1f}; labels missing {int(np.isnan(y).sum())} of {y.size}")
-print(
-    f"error of the slopes  {np.sqrt(np.mean((mean[:, 1:] - true_slope) ** 2)):.3f} (their size {np.std(true_slope):.3f})"
-)
-print(
-    f"error of the heights {np.sqrt(np.mean((mean[:, 0] - true_height) ** 2)):.3f} (their size {np.std(true_height):.3f})"
-)
+for what, got, want in (("slopes", mean[:, 1:], true_slope), ("heights", mean[:, 0], true_height)):
+    print(f"error of the {what:8s} {np.sqrt(np.mean((got - want) ** 2)):.3f} (their size {np.std(want):.3f})")
 
 figure, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
 shape, thin = (40, 40), np.ix_(range(1, 40, 3), range(1, 40, 3))

@@ -142,7 +142,7 @@ class ConvolutionProcess(AbstractPrior):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, smoothing: AbstractSmoothing, latents: Latents | Independent, mean: AbstractMean | None = None):
+    def __init__(self, smoothing: AbstractSmoothing, latents: Latents, mean: AbstractMean | None = None):
         if not isinstance(smoothing, AbstractSmoothing):
             raise TypeError(
                 f"smoothing must be ig.priors.GaussianSmoothing or Smoothing, got {type(smoothing).__name__}."

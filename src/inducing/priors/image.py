@@ -47,7 +47,7 @@ class ImageConvolution(AbstractPrior):
 
     def __init__(
         self,
-        latents: Latents | Independent,
+        latents: Latents,
         image_shape: tuple[int, ...],
         patch_shape: tuple[int, int],
         stride: int = 1,

@@ -1,6 +1,7 @@
 """Independent outputs: one scalar GP for each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -110,7 +111,7 @@ class Independent(AbstractPrior):
         return g, lambda X: g(X)[..., None]
 
 
-def as_gp(latent: GP | AbstractKernel) -> GP:
+def as_gp(latent: Any) -> GP:
     """A kernel as its zero-mean GP; a GP as it is; anything else is refused."""
     if isinstance(latent, AbstractKernel):
         return GP(latent)
@@ -119,7 +120,7 @@ def as_gp(latent: GP | AbstractKernel) -> GP:
     return latent
 
 
-def as_independent(latents: "Latents | Independent", num: int | None = None) -> Independent:
+def as_independent(latents: Latents, num: int | None = None) -> Independent:
     """Latents in any form a user may pass them, as one prior; a single GP is shared by `num`."""
     if isinstance(latents, Independent):
         return latents

@@ -81,7 +81,7 @@ class LMC(AbstractMixture):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, W: Any, latents: Latents | Independent, mean: AbstractMean | None = None):
+    def __init__(self, W: Any, latents: Latents, mean: AbstractMean | None = None):
         W = as_float_array(W)
         if W.ndim != 2:
             raise ValueError(f"W must be [P, L], one row for each output, got shape {list(W.shape)}.")
@@ -123,7 +123,7 @@ class IntrinsicCoregionalisation(AbstractMixture):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, W: Any, kappa: Any, latents: Latents | Independent, mean: AbstractMean | None = None):
+    def __init__(self, W: Any, kappa: Any, latents: Latents, mean: AbstractMean | None = None):
         W, kappa = as_float_array(W), as_float_array(kappa)
         W = W[:, None] if W.ndim == 1 else W
         if W.ndim != 2 or kappa.shape != W.shape[:1]:
