@@ -20,7 +20,7 @@ def check_model_and_data(model: Any, data: Data) -> None:
     >>> check_model_and_data(ig.Model(gp, ig.likelihoods.Bernoulli()), ig.Data([0.0, 1.0], [1.0, 2.0]))
     Traceback (most recent call last):
         ...
-    ValueError: labels of Bernoulli must be 0 or 1, got 2.0 (1 such labels); map -1/+1 by (y + 1) / 2.
+    ValueError: labels of Bernoulli must be 0 or 1, got 2.0 (1 of 2 labels are not); map -1/+1 by (y + 1) / 2.
     """
     check_shapes(model, data)
     if not isinstance(data.y, jax.core.Tracer):
