@@ -116,6 +116,25 @@ def test_gp_draws_are_joint_over_replicates(kind):
     assert_moments(joint_draws(gp, jnp.asarray(X), 30_000), mean, cov)
 
 
+def largest(jaxpr):
+    """The number of entries of the largest array that a computation makes."""
+    sizes = [1]
+    for eqn in jaxpr.eqns:
+        sizes += [v.aval.size for v in eqn.outvars]
+        for value in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda p: hasattr(p, "eqns")):
+            inner = getattr(value, "jaxpr", value)
+            sizes += [largest(inner)] if hasattr(inner, "eqns") else []
+    return max(sizes)
+
+
+def test_memory_grows_with_replicates_squared_times_data():
+    N, R, M = 40, 20, 3
+    gp = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential()), ig.features.InducingPoints(jnp.zeros((M, 1))))
+    data = ig.Data(jnp.zeros((N, 1)))
+    run = jax.make_jaxpr(lambda x: gp.propagate(x, KEY, data, R))(jnp.zeros((N, R, 1)))
+    assert N * R * R <= largest(run.jaxpr) <= 2 * N * R * R  # and not (N R)²
+
+
 def test_a_drawn_function_is_consistent():
     f = layer(True).draw(KEY, 0, D)
     X = jnp.asarray(RNG.normal(size=(4, D)))
