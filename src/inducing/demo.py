@@ -1,0 +1,203 @@
+"""The paper's comparison (section 4.7): four models of the black pixels of the letters "DGP".
+
+A label has many values for one input, so p(y | x) has many modes: a GP can only spread over them, a deep GP hardly
+does better, and a latent variable, which says which stroke a pixel belongs to, makes the letters readable.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from .data import Data
+from .features import InducingPoints
+from .kernels import SquaredExponential
+from .layers import Amortised, LatentVariable, SparseGP
+from .likelihoods import Gaussian
+from .means import Identity
+from .model import Model
+from .objectives import elbo
+from .priors import GP, Independent
+from .training.fit import FitResult, fit
+
+
+class Budget(NamedTuple):
+    """How much work the demo does: training steps and, for slow machines, seconds at most, for each model."""
+
+    steps: dict[str, int]
+    seconds: dict[str, float]
+    features: int
+    importance: int
+    batch: int
+
+
+def budget(kind: str) -> Budget:
+    """The budgets of `quick` (90 seconds in all), `default` (five minutes) and `full` (an hour).
+
+    >>> budget("quick").features
+    50
+    """
+    steps, seconds, features, importance, batch = {
+        "quick": ((500, 800, 1200, 1000), 60.0, 50, 5, 256),
+        "default": ((1000, 2000, 5000, 4000), 240.0, 80, 5, 512),
+        "full": ((5000, 20000, 60000, 60000), 4 * 3600.0, 100, 20, 1000),
+    }[kind]
+    shares = {"GP": 0.04, "DGP": 0.12, "LV-GP": 0.32, "LV-DGP": 0.52}
+    limits = {name: share * seconds for name, share in shares.items()}
+    return Budget(dict(zip(shares, steps, strict=True)), limits, features, importance, batch)
+
+
+def letters(text: str = "DGP", width: int = 330) -> Float[np.ndarray, "N 2"]:
+    """The black pixels of a text, drawn with Matplotlib's own font, as points in [−3, 3]².
+
+    >>> letters("I", width=20).shape[1]
+    2
+    """
+    try:
+        from matplotlib.font_manager import FontProperties
+        from matplotlib.path import Path as Outline
+        from matplotlib.textpath import TextPath
+    except ImportError as error:
+        raise ImportError("the demo draws with Matplotlib: pip install inducing[plot]") from error
+    path = TextPath((0, 0), text, size=100, prop=FontProperties(family="DejaVu Sans", style="oblique"))
+    box = path.get_extents()
+    grid = np.meshgrid(np.linspace(box.x0, box.x1, width), np.linspace(box.y0, box.y1, width // 2), indexing="ij")
+    points = np.stack(grid, axis=-1).reshape(-1, 2)
+    inside = np.zeros(len(points), bool)
+    for polygon in path.to_polygons():
+        inside ^= Outline(polygon).contains_points(points)  # holes are polygons too
+    return 6.0 * (points[inside] - [box.x0, box.y0]) / [box.width, box.height] - 3.0
+
+
+def models(num: int, key: Array) -> dict[str, Model]:
+    """GP, DGP, LV-GP and LV-DGP for one input and one output in [−3, 3], with `num` inducing points a layer.
+
+    >>> list(models(10, jax.random.key(0)))
+    ['GP', 'DGP', 'LV-GP', 'LV-DGP']
+    """
+    key_points, key_lv, key_lv_deep = jax.random.split(key, 3)
+    line = jnp.linspace(-3.0, 3.0, num)[:, None]
+    plane = jnp.stack([line[:, 0], jax.random.permutation(key_points, jnp.linspace(-2.5, 2.5, num))], axis=1)
+
+    def last(Z: Array) -> SparseGP:
+        kernel = SquaredExponential(lengthscale=jnp.full(Z.shape[1], 0.7))
+        return SparseGP(GP(kernel), InducingPoints(Z))
+
+    def inner(Z: Array) -> SparseGP:
+        kernel = SquaredExponential(lengthscale=jnp.full(Z.shape[1], 0.7), variance=0.5)
+        prior = Independent(GP(kernel), num=Z.shape[1], mean=Identity())
+        return SparseGP(prior, InducingPoints(Z), root=1e-3 * jnp.stack([jnp.eye(num)] * Z.shape[1]))
+
+    def latent(key: Array) -> LatentVariable:
+        return LatentVariable(1, Amortised.mlp(key, dim=1, x=1, y=1, hidden=(20, 2)))
+
+    noise = Gaussian(0.05)
+    return {
+        "GP": Model(last(line), noise),
+        "DGP": Model([inner(line), last(line)], noise),
+        "LV-GP": Model([latent(key_lv), last(plane)], noise),
+        "LV-DGP": Model([latent(key_lv_deep), inner(plane), last(plane)], noise),
+    }
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    bound: float
+    log_likelihood: float
+    standard_error: float
+    seconds: float
+    steps: int
+
+
+def train(name: str, model: Model, data: Data, work: Budget, key: Array, progress: bool) -> FitResult:
+    """Fit one of the models: natural gradients for the last layer, Adam for the rest; latents importance-weighted."""
+    steps = work.steps[name]
+    schedule = optax.cosine_decay_schedule(0.01, steps, alpha=0.05)
+    return fit(
+        model,
+        data,
+        objective=partial(elbo, importance=work.importance) if name.startswith("LV") else elbo,
+        method="natgrad",
+        steps=steps,
+        batch_size=work.batch,
+        optimiser=optax.adam(schedule),
+        callback=lambda now: now.seconds > work.seconds[name],
+        progress=progress,
+        key=key,
+    )
+
+
+def density(
+    model: Model, x: Float[np.ndarray, " n"], y: Float[np.ndarray, " m"], key: Array
+) -> Float[np.ndarray, "m n"]:
+    """p(y | x) on a grid."""
+    predictive = model.predict(x, key=key, samples=300)
+    rows = jax.lax.map(lambda v: predictive.log_prob(jnp.full((len(x), 1), v)), jnp.asarray(y))
+    return np.exp(np.asarray(rows))
+
+
+def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress: bool = True) -> list[Row]:
+    """Fit the four models, print a table and draw the figure `out/demo.png`."""
+    work = budget(kind)
+    points = letters()
+    rng = np.random.default_rng(seed)
+    points = points[rng.permutation(len(points))]
+    cut = len(points) // 10
+    held_out, seen = points[:cut], points[cut:]
+    data = Data(seen[:, 0], seen[:, 1])
+    key = jax.random.key(seed)
+    print(f"{len(seen)} pixels of the letters DGP, {cut} held out; {work.features} inducing points a layer.")
+    rows, pictures = [], {}
+    x, y = np.linspace(-3.2, 3.2, 240), np.linspace(-3.6, 3.6, 240)
+    for name, model in models(work.features, key).items():
+        began = time.perf_counter()
+        result = train(name, model, data, work, key, progress)
+        seconds = time.perf_counter() - began
+        score = result.model.predict(held_out[:, 0], key=key, samples=500).log_prob(held_out[:, 1])
+        error = float(score.std()) / np.sqrt(cut)
+        rows.append(Row(name, result.bound, float(score.mean()), error, seconds, len(result.history.step)))
+        pictures[name] = density(result.model, x, y, key)
+    print_table(rows)
+    path = Path(out) / "demo.png"
+    draw(seen, pictures, x, y, path)
+    print(f"The data and the four predictive densities are in {path}.")
+    return rows
+
+
+def print_table(rows: list[Row]) -> None:
+    """The results, one line a model."""
+    print(f"\n{'model':<8}{'bound':>12}{'held-out log-likelihood':>27}{'seconds':>10}{'steps':>9}")
+    for r in rows:
+        score = f"{r.log_likelihood:.3f} ± {r.standard_error:.3f}"
+        print(f"{r.name:<8}{r.bound:>12.1f}{score:>27}{r.seconds:>10.1f}{r.steps:>9}")
+    print()
+
+
+def draw(points: Array, pictures: dict[str, Array], x: Array, y: Array, path: Path) -> None:
+    """Data and predictive densities side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, axes = plt.subplots(1, 5, figsize=(17, 3.6), sharex=True, sharey=True, constrained_layout=True)
+    axes[0].plot(points[:, 0], points[:, 1], "k,")
+    axes[0].set_title("Data")
+    axes[0].set_ylabel("y")
+    for ax, (name, p) in zip(axes[1:], pictures.items(), strict=True):
+        ax.imshow(p, origin="lower", extent=(x[0], x[-1], y[0], y[-1]), cmap="gray", aspect="auto", vmin=0.0, vmax=1.2)
+        ax.set_title(name)
+    for ax in axes:
+        ax.set_xlabel("x")
+        ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fig.savefig(path, dpi=150)
+    plt.close(fig)
