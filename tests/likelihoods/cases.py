@@ -37,7 +37,8 @@ class ZeroInflated:
         self.base, self.gate = base, gate
 
     def logpmf(self, y):
-        return np.log((1 - self.gate) * self.base.pmf(y) + self.gate * (np.asarray(y) == 0))
+        counted = np.log1p(-self.gate) + self.base.logpmf(y)
+        return np.logaddexp(np.log(self.gate), counted) if y == 0 else counted
 
     def cdf(self, y):
         return (1 - self.gate) * self.base.cdf(y) + self.gate * (y >= 0)
@@ -63,8 +64,10 @@ def _nb(r):
 
 def _ordinal(f):
     edges = np.array([-np.inf, -0.6, 0.5, np.inf])
-    cdf = special.ndtr((edges - np.asarray(f)[..., None]) / 0.7)
-    return Mixed(np.diff(cdf, axis=-1))
+    x = (edges - np.asarray(f)[..., None]) / 0.7
+    low, high = x[..., :-1], x[..., 1:]
+    mirrored = low > 0  # differences of small tails, not of numbers near 1
+    return Mixed(np.where(mirrored, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low)))
 
 
 def _softplus(f):
@@ -75,10 +78,10 @@ CASES = {
     "gaussian": Case(L.Gaussian(0.23), lambda f: stats.norm(f, np.sqrt(0.23)), [-1.0, 0.3, 2.0]),
     "student_t": Case(L.StudentT(4.0, 0.5), lambda f: stats.t(4.0, f, 0.5), [-1.0, 0.3, 2.0]),
     "laplace": Case(L.Laplace(0.7), lambda f: stats.laplace(f, 0.7), [-1.0, 0.3, 2.0]),
-    "lognormal": Case(L.LogNormal(0.6), lambda f: stats.lognorm(0.6, scale=np.exp(f)), [0.2, 1.0, 3.0]),
-    "gamma": Case(L.Gamma(2.3), lambda f: stats.gamma(2.3, scale=np.exp(f)), [0.2, 1.0, 3.0]),
-    "exponential": Case(L.Exponential(), lambda f: stats.expon(scale=np.exp(f)), [0.2, 1.0, 3.0]),
-    "weibull": Case(L.Weibull(1.7), lambda f: stats.weibull_min(1.7, scale=np.exp(f)), [0.2, 1.0, 3.0]),
+    "lognormal": Case(L.LogNormal(0.6), lambda f: stats.lognorm(0.6, scale=np.exp(f)), [0.2, 1.0, 3.0], reach=12),
+    "gamma": Case(L.Gamma(2.3), lambda f: stats.gamma(2.3, scale=np.exp(f)), [0.2, 1.0, 3.0], reach=12),
+    "exponential": Case(L.Exponential(), lambda f: stats.expon(scale=np.exp(f)), [0.2, 1.0, 3.0], reach=12),
+    "weibull": Case(L.Weibull(1.7), lambda f: stats.weibull_min(1.7, scale=np.exp(f)), [0.2, 1.0, 3.0], reach=12),
     "beta_probit": Case(
         L.Beta(5.5), lambda f: stats.beta(5.5 * special.ndtr(f), 5.5 * special.ndtr(-f)), [0.1, 0.45, 0.9]
     ),

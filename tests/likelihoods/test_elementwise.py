@@ -111,7 +111,7 @@ def test_predictive_quantiles(name):
                 assert at >= q - 1e-9
                 assert WEIGHTS @ case.scipy(nodes(i)).cdf(value[i] - 1) < q
             else:
-                np.testing.assert_allclose(at, q, rtol=1e-6)
+                np.testing.assert_allclose(at, q, rtol=1e-6, atol=2e-8)  # the cdf is a quadrature
 
 
 def test_samples(name):
