@@ -41,7 +41,7 @@ box = (-4.5, 4.5)
 kinds = {
     "Mercer, closed form": lambda n: (kernel, F.EigenMercer(n, [0.0], [1.0])),
     "numerical (Nyström)": lambda n: (kernel, F.EigenNumerical(sample, n)),
-    "inducing points": lambda n: (kernel, F.InducingPoints(np.quantile(X, np.linspace(0.01, 0.99, n))[:, None])),
+    "inducing points": lambda n: (kernel, F.InducingPoints(np.linspace(X.min(), X.max(), n)[:, None])),
 }
 
 grid = np.linspace(-3.0, 3.0, 300)
@@ -65,11 +65,8 @@ own = []
 for n in counts:
     reduced = ig.kernels.HilbertSpace(kernel, box, n)
     own.append(bound(reduced, F.EigenLaplacian(reduced.box, reduced.num)))
-axes[1, 1].plot(counts, own, "o-", label="HilbertSpace kernel: evidence = bound")
-axes[1, 1].axhline(evidence, color="k", ls=":", label="evidence of the original kernel")
-axes[1, 1].set(
-    xlabel="number of eigenfunctions", title="Laplacian eigenfunctions on a box", ylim=(evidence - 200, evidence + 40)
-)
-axes[1, 1].legend()
+axes[1, 1].semilogy(counts, np.abs(np.array(own) - evidence), "o-")
+axes[1, 1].set(xlabel="number of eigenfunctions", ylabel="|its evidence − the original's|")
+axes[1, 1].set_title("HilbertSpace kernel on a box, where bound = evidence")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/eigenfeatures.png", dpi=120)

@@ -1,9 +1,9 @@
 """CO2 at Mauna Loa: trend and season as a sum of processes, each with its own features, and a forecast.
 
-    k = long trend (Matérn 5/2) + season (periodic × slow change) + short-term (Matérn 3/2)
+    k = trend (quadratic) + slow (Matérn 5/2) + season (periodic × slow change) + short term (Matérn 3/2)
 
 `features.Additive` gives every term of the sum its own inducing variables, so Kuu is block diagonal: Fourier features
-for the Matérn terms, inducing points for the season. Data after 2005 are held out.
+for the Matérn terms, inducing points for the others. Data after 2005 are held out.
 """
 
 import os
@@ -26,15 +26,17 @@ X, y = (year[train] - 1980.0) / 10.0, (co2[train] - centre) / scale  # decades
 
 k, F = ig.kernels, ig.features
 end = (year.max() - 1980.0) / 10.0 + 1.0
-trend = k.Matern52(lengthscale=6.0, variance=4.0)
-season = k.Periodic(lengthscale=1.0, variance=0.05, period=0.1) * k.SquaredExponential(lengthscale=5.0)
+trend = k.Polynomial(degree=2)  # of rank three: three inducing points say all about it
+slow = k.Matern52(lengthscale=1.0, variance=0.02)
+yearly = k.Periodic(k.SquaredExponential(lengthscale=1.0, variance=0.05), period=0.1)
+season = yearly * k.SquaredExponential(lengthscale=5.0)
 short = k.Matern32(lengthscale=0.15, variance=0.002)
 span = X.min() - 1.0, end
-knots = np.linspace(X.min(), X.max(), 6)
-phases = np.arange(12) / 120.0
-Z = (knots[:, None] + phases[None, :]).reshape(-1, 1)
-features = F.Additive((F.Fourier(span[0] - 8.0, span[1] + 8.0, 20), F.InducingPoints(Z), F.Fourier(*span, 60)))
-prior = ig.GP(trend + season + short)
+Z = (np.linspace(X.min(), X.max(), 6)[:, None] + np.arange(12)[None, :] / 120.0).reshape(-1, 1)
+features = F.Additive(
+    (F.InducingPoints([[-2.0], [0.0], [2.0]]), F.Fourier(*span, 30), F.InducingPoints(Z), F.Fourier(*span, 60))
+)
+prior = ig.GP(trend + slow + season + short)
 model = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Gaussian(0.0004))
 result = ig.fit(
     model,

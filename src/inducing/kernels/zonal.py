@@ -35,11 +35,13 @@ class AbstractZonal(AbstractKernel):
         """g(s) at squared distances s = 2 − 2 cos θ of unit vectors."""
 
     def polar(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, " N"]]:
-        """Unit vectors x̂ and |wx|ⁿ."""
+        """Unit vectors x̂ and |wx|ⁿ; the origin has no direction, x̂ = 0."""
         check_size(self, "scale", self.scale, X.shape[1])
         U = X * jnp.broadcast_to(self.scale, X.shape)
         square = jnp.sum(U * U, axis=1)
-        return U / jnp.sqrt(square)[:, None], square ** (0.5 * self.degree)
+        size = jnp.where(square > 0, square, 1.0)
+        power = size ** (0.5 * self.degree)
+        return U / jnp.sqrt(size)[:, None], power if self.degree == 0 else jnp.where(square > 0, power, 0.0)
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         (u, a), (v, b) = self.polar(x[None, :]), self.polar(y[None, :])
