@@ -1,0 +1,282 @@
+"""Sparse GPs against exact ones, coordinates against each other, bounds against the evidence, and hard numerics."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+from inducing.parameters import partition
+
+K = ig.kernels
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1.0, 1.0, (6, 2))
+Y = np.sin(2.0 * X[:, :1]) + 0.3 * RNG.standard_normal((6, 1))
+XS = RNG.uniform(-1.2, 1.2, (3, 2))
+CATEGORIES = np.array([[0.0], [1.0], [2.0], [0.0], [2.0], [1.0]])
+
+
+class Brownian(K.AbstractPointKernel):
+    """A kernel of one's own."""
+
+    def __call__(self, x, y):
+        return jnp.sum(jnp.minimum(x, y)) + 3.0
+
+
+def _warp(x):
+    return jnp.stack([jnp.tanh(x[0]), x[0] * x[1], jnp.sin(x[1])])
+
+
+# The kernel, and how many of the inputs span it (all, if its Kuu is regular).
+KERNELS = {
+    "squared exponential": (K.SquaredExponential([0.7, 0.9], 1.3), 6),
+    "matern 1/2": (K.Matern12(0.8), 6),
+    "matern 3/2": (K.Matern32([0.7, 1.1]), 6),
+    "matern 5/2": (K.Matern52(0.8), 6),
+    "rational quadratic": (K.RationalQuadratic(0.8, 1.0, 2.0), 6),
+    "periodic": (K.Periodic(K.SquaredExponential(0.6), 1.7), 6),
+    "white": (K.White(0.5), 6),
+    "arc cosine 0": (K.ArcCosine(0), 6),
+    "arc cosine 1": (K.ArcCosine(1), 6),
+    "arc cosine 2": (K.ArcCosine(2), 6),
+    "sum": (K.Matern32(0.5) + K.Linear(), 6),
+    "product": (K.Matern32(0.5) * K.Periodic(K.SquaredExponential()), 6),
+    "active dimensions": (K.ActiveDims(K.Matern12(0.5), 0) + 0.5 * K.ActiveDims(K.Matern12(0.5), 1), 6),
+    "change point": (K.ChangePoint((K.Matern12(0.5), K.SquaredExponential(0.5)), [0.0], 5.0), 6),
+    "warped": (K.Warped(K.Matern52(0.5), _warp), 6),
+    "own": (Brownian(), 6),
+    "linear": (K.Linear([1.0, 0.5]), 2),
+    "polynomial": (K.Polynomial(2), 6),
+    "constant": (K.Constant(2.0), 1),
+    "cosine": (K.Cosine([1.0, 2.0]), 2),
+    "coregion": (K.Coregion([[1.0], [0.5], [-0.5]], [0.3, 0.4, 0.5]), 3),
+}
+
+
+def _quick_to_compile(fn):
+    """Most tests run a program once, so that the time goes into compiling it."""
+    return eqx.filter_jit(fn, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@_quick_to_compile
+def _sparse_and_exact(prior, X, Y, Z, XS, noise, jitter):
+    """Bound, mean and covariance of the optimal sparse GP, and evidence, mean and covariance of the exact one."""
+    exact = prior.condition(X, Y, noise)
+    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(Z), jitter=jitter), ig.likelihoods.Gaussian(noise))
+    mean, covariance = ig.collapse(model, (X, Y)).layers[0].joint(XS[None])
+    sparse = (ig.collapsed_elbo(model, (X, Y)), mean[0], covariance[0])
+    return sparse, (exact.log_marginal_likelihood, exact.mean(XS), exact.covariance(XS))
+
+
+def _compare(prior, x, y, z, xs, jitter=0.0, rtol=1e-6):
+    arguments = (jnp.asarray(a) for a in (x, y, z, xs, 0.1))
+    for got, expected in zip(*_sparse_and_exact(prior, *arguments, jitter), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sparse_is_exact_when_the_features_span_the_data(name):
+    """At Z = X (or M = rank), the optimal q(u) gives the exact posterior, and the bound is the evidence."""
+    kernel, rank = KERNELS[name]
+    x, xs = (CATEGORIES, CATEGORIES[:3]) if name == "coregion" else (X, XS)
+    _compare(ig.GP(kernel, ig.means.Constant(0.4)), x, Y, x[:rank], xs)
+
+
+def _gp(coordinates="w", root=None, seed=1, M=4, jitter=0.0):
+    rng = np.random.default_rng(seed)
+    root = np.tril(0.4 * rng.standard_normal((M, M))) + 0.6 * np.eye(M) if root is None else root
+    prior = ig.GP(K.Matern32([0.7, 0.9], 1.4), ig.means.Linear(np.ones((2, 1)), np.ones(1)))
+    return ig.SparseGP(prior, ig.features.InducingPoints(X[:M]), rng.standard_normal(M), root, coordinates, jitter)
+
+
+@_quick_to_compile
+def _views(gp):
+    model = ig.Model(gp, ig.likelihoods.Bernoulli())
+    x = jnp.asarray(XS)
+    return ig.elbo(model, (X, Y > 0)), gp.kl(), *gp.marginals(x), *gp.joint(x[None])
+
+
+@pytest.mark.parametrize("start", ["u", "v", "w"])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_coordinates_describe_the_same_process(start, diagonal):
+    """Bound, KL, marginals and joint moments do not depend on the coordinates of q(u)."""
+    gp = _gp(start, np.array([0.5, 0.8, 1.2, 0.3]) if diagonal else None)
+    reference = _views(gp)
+    for other in ("u", "v", "w"):
+        converted = gp.with_coordinates(other)
+        assert converted.coordinates == other
+        for got, expected in zip(_views(converted), reference, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_u_is_the_value_at_the_inducing_inputs():
+    """In the coordinates u, mean and root are those of f(Z)."""
+    gp = _gp("u")
+    mean, cov = gp.joint(jnp.asarray(X[:4])[None])
+    np.testing.assert_allclose(mean[0, :, 0], gp.mean[0], rtol=1e-9)
+    np.testing.assert_allclose(cov[0], gp.root[0] @ gp.root[0].T, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("coordinates", ["u", "v", "w"])
+def test_kl_is_that_of_the_processes(coordinates):
+    """KL(q(f_grid) ‖ p(f_grid)) on any grid that contains Z is KL(q(u) ‖ p(u)), by NumPy on the grid."""
+    gp = _gp(coordinates)
+    for extra in (0, 1, 3):
+        grid = jnp.asarray(np.concatenate([X[:4], XS[:extra]]))
+        mean, S = (np.asarray(a[0]) for a in gp.joint(grid[None]))
+        P = np.asarray(gp.prior.covariance(grid))
+        d = mean[:, 0] - np.asarray(gp.prior.mean(grid))[:, 0]
+        P1 = np.linalg.inv(P)
+        logs = np.linalg.slogdet(P)[1] - np.linalg.slogdet(S)[1]
+        kl = 0.5 * (np.trace(P1 @ S) + d @ P1 @ d - len(grid) + logs)
+        np.testing.assert_allclose(gp.kl(), kl, rtol=1e-7)
+
+
+@_quick_to_compile
+def _collapsed(model, x, y):
+    optimal = ig.collapse(model, (x, y))
+    bound = ig.collapsed_elbo(model, (x, y))
+    return bound, optimal, ig.elbo(optimal, (x, y)), ig.log_evidence(model, (x, y))
+
+
+@_quick_to_compile
+def _elbo(model, x, y):
+    return ig.elbo(model, (x, y))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("noise", ["scalar", "per datum"])
+def test_collapsed_bound_is_the_bound_at_its_optimum(missing, noise):
+    """`collapse` reaches the collapsed bound, no q does better, and the evidence is above."""
+    variance = 0.2 if noise == "scalar" else ig.likelihoods.PerDatum(np.linspace(0.1, 0.6, 6), new=0.1)
+    y = np.where(np.arange(6)[:, None] == 2, np.nan, Y) if missing else Y
+    model = ig.Model(_gp(M=3), ig.likelihoods.Gaussian(variance))
+    bound, optimal, reached, evidence = _collapsed(model, X, jnp.asarray(y))
+    np.testing.assert_allclose(reached, bound, rtol=1e-10)
+    for seed in range(3):
+        nudge = 1e-2 * np.random.default_rng(seed).standard_normal((1, 3))
+        moved = eqx.tree_at(lambda m: m.layers[0].mean, optimal, optimal.layers[0].mean + nudge)
+        assert _elbo(moved, X, jnp.asarray(y)) < bound
+    assert bound < evidence
+
+
+def test_nested_points_never_lower_the_collapsed_bound():
+    rng = np.random.default_rng(5)
+    x = rng.uniform(-2, 2, (30, 1))
+    y = np.sin(3 * x) + 0.2 * rng.standard_normal((30, 1))
+    likelihood = ig.likelihoods.Gaussian(0.04)
+    prior = ig.GP(K.Matern52(0.5))
+
+    @_quick_to_compile
+    def bound(z):
+        return ig.collapsed_elbo(ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(z)), likelihood), (x, y))
+
+    bounds = [float(bound(jnp.asarray(x[:M]))) for M in (2, 6, 20)]
+    evidence = float(prior.condition(x, y, 0.04).log_marginal_likelihood)
+    assert np.all(np.diff(bounds) > 0) and bounds[-1] <= evidence + 1e-6
+    assert evidence - bounds[-1] < 0.5 * (evidence - bounds[0])
+
+
+def test_minibatch_bounds_average_to_the_whole():
+    """Over a partition of the data into batches, the mean of the scaled bounds is the bound."""
+    model = ig.Model(_gp(), ig.likelihoods.Bernoulli())
+    y = (Y > 0).astype(float)
+    elbo = eqx.filter_jit(lambda x, y: ig.elbo(model, (x, y), num_data=6))
+    parts = [float(elbo(X[i : i + 2], y[i : i + 2])) for i in (0, 2, 4)]
+    np.testing.assert_allclose(np.mean(parts), ig.elbo(model, (X, y)), rtol=1e-10)
+
+
+DRAWN = ("squared exponential", "matern 3/2", "periodic", "linear", "sum", "arc cosine 1")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_draws_have_the_moments_of_q(name):
+    """Mean and covariance over pathwise draws, features and all, are those of q(f)."""
+    kernel, rank = KERNELS[name]
+    M = min(rank, 3)
+    root = 0.5 * np.eye(M) + np.tril(0.2 * np.random.default_rng(2).standard_normal((M, M)), -1)
+    gp = ig.SparseGP(ig.GP(kernel, ig.means.Constant(0.5)), ig.features.InducingPoints(X[:M]), np.ones(M), root)
+    x, S = jnp.asarray(np.concatenate([XS, X[:1]])), 4000
+    draws = _quick_to_compile(lambda keys: jax.lax.map(lambda k: gp.draw(k, 64, 2)(x)[:, 0], keys, batch_size=500))
+    f = np.asarray(draws(jax.random.split(jax.random.key(0), S)))
+    mean, cov = (np.asarray(a[0]) for a in gp.joint(x[None]))
+    np.testing.assert_array_less(np.abs(f.mean(0) - mean[:, 0]), 5 * f.std(0) / np.sqrt(S) + 1e-5)
+    centred = f - mean[:, 0]
+    products = centred[:, :, None] * centred[:, None, :]
+    np.testing.assert_array_less(np.abs(products.mean(0) - cov), 5 * products.std(0) / np.sqrt(S) + 1e-5)
+
+
+def test_duplicated_inputs_and_inducing_inputs():
+    x = np.repeat(X[:3], 2, axis=0)
+    _compare(ig.GP(K.Matern52(0.8)), x, Y, x, XS, 1e-6, 1e-4)
+
+
+def test_more_features_than_data():
+    _compare(ig.GP(K.Matern52(0.8)), X[:2], Y[:2], X, XS, 1e-6, 1e-4)
+
+
+def test_a_single_datum_and_a_single_feature():
+    _compare(ig.GP(K.Matern52(0.8)), X[:1], Y[:1], X[:1], XS, 1e-6, 1e-4)
+
+
+@pytest.mark.parametrize("lengthscale", [1e-6, 1e-3, 1e3, 1e6])
+def test_extreme_lengthscales(lengthscale):
+    """Independent values on one end, a constant function on the other."""
+    _compare(ig.GP(K.Matern52(lengthscale)), X, Y, X, np.concatenate([X[:2], XS[:1]]), 1e-6, 1e-4)
+
+
+@_quick_to_compile
+def _fitted_posterior(kernel, x, y, xs, noise):
+    """Mean, variance and bound of the optimal sparse GP with Z = X, with the default jitter."""
+    model = ig.Model(ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(x)), ig.likelihoods.Gaussian(noise))
+    return *ig.collapse(model, (x, y)).layers[0].marginals(xs), ig.collapsed_elbo(model, (x, y))
+
+
+def _fitted(kernel, x, y, xs, noise=0.1):
+    return [np.asarray(a) for a in _fitted_posterior(kernel, *(jnp.asarray(a) for a in (x, y, xs, noise)))]
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_extreme_targets(scale):
+    mean, variance, _ = _fitted(K.SquaredExponential(0.8, scale**2), X, scale * Y, XS, 0.1 * scale**2)
+    reference, spread, _ = _fitted(K.SquaredExponential(0.8), X, Y, XS)
+    np.testing.assert_allclose(mean / scale, reference, rtol=1e-6)
+    np.testing.assert_allclose(variance / scale**2, spread, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [K.SquaredExponential(0.8), K.Matern12(0.8)], ids=["smooth", "rough"])
+def test_inputs_far_from_the_origin(kernel):
+    """A stationary kernel does not mind where the inputs are."""
+    offset = 2.0**23  # so that the shifted inputs can be shifted back without loss
+    x, xs = (np.round(a * 2.0**20) / 2.0**20 for a in (X, XS))
+    near, far = (_fitted(kernel, x + c, Y, xs + c) for c in (0.0, offset))
+    for a, b in zip(far, near, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+
+
+def test_float32_agrees_with_float64():
+    """The same model in single precision, offset by a thousand, stays in single precision and close."""
+    x, y, xs = (np.asarray(a, np.float32) for a in (X + 1000, Y, XS + 1000))
+    single = _fitted(K.SquaredExponential(np.float32(0.8), np.float32(1.0)), x, y, xs, np.float32(0.1))
+    assert {a.dtype for a in single} == {np.dtype("float32")}
+    double = _fitted(K.SquaredExponential(0.8), *(a.astype(float) for a in (x, y, xs)))
+    for a, b in zip(single, double, strict=True):
+        np.testing.assert_allclose(a, b, rtol=3e-3, atol=1e-3)
+
+
+def test_gradient_of_the_bound():
+    """Every parameter of an SVGP in one direction, both modes, against central differences."""
+    split = partition(ig.Model(_gp(jitter=1e-6), ig.likelihoods.Gaussian(0.2)))
+    rng = np.random.default_rng(7)
+    direction = [jnp.asarray(rng.standard_normal(a.shape)) for a in split.free]
+
+    @jax.jit
+    def value(t):
+        free = [a + t * d for a, d in zip(split.free, direction, strict=True)]
+        return ig.elbo(eqx.tree_at(lambda p: p.free, split, free).model(), (X, Y))
+
+    step = 1e-5
+    finite = (value(step) - value(-step)) / (2 * step)
+    np.testing.assert_allclose(jax.jacfwd(value)(0.0), finite, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(value)(0.0), finite, rtol=1e-6)
