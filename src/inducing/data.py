@@ -48,7 +48,7 @@ class Data(eqx.Module):
     @property
     def num_missing(self) -> int:
         """How many labels are missing."""
-        return 0 if self.mask is None else int(self.mask.size - self.mask.sum())
+        return 0 if self.mask is None else int(self.mask.size - np.asarray(self.mask).sum())
 
     def rows(self, i: Array) -> "Data":
         """The data at the rows i."""

@@ -151,7 +151,7 @@ def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, Squared
             and getattr(model.likelihood.variance, "ndim", None) == 0
         )
         if suitable and all(isinstance(p.mean_function, Zero) for p in (prior, gp.prior)):
-            if data.y is None or data.num_missing:
+            if data.y is None or (not isinstance(data.mask, jax.core.Tracer) and data.num_missing):
                 raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
             return latent, gp, prior.kernel, data
     raise TypeError(

@@ -1,0 +1,415 @@
+"""The bound of deep, latent-variable and importance-weighted models against truths.
+
+Most tests use models small enough for the exact evidence: linear decoders, Bayesian linear regression, and GPs whose
+kernel is linear, so that they are Bayesian linear regressions too.
+"""
+
+import itertools
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import inducing as ig
+from inducing.objectives import expected_log_likelihood
+
+from .oracles.deep import importance_weights, nested_quadrature
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+N = 4
+X = np.linspace(-1.0, 1.0, N)[:, None]
+Y = np.sin(2.0 * X) + 0.3 * RNG.normal(size=(N, 1))
+DATA = ig.Data(X, Y)
+NOISE = 0.2
+
+
+@eqx.filter_jit
+def estimates(model, data, keys, **options):
+    """One estimate of the bound for each key."""
+    return jax.lax.map(lambda k: ig.elbo(model, data, key=k, **options), keys, batch_size=50)
+
+
+elbo = eqx.filter_jit(ig.elbo)
+
+
+def mean_and_error(model, data, num=2000, key=KEY, **options):
+    values = np.asarray(estimates(model, data, jax.random.split(key, num), **options))
+    return values.mean(), values.std() / np.sqrt(num)
+
+
+def gp(width=1, D=1, mean=None, root=0.3, M=4, seed=0):
+    rng = np.random.default_rng(seed)
+    prior = ig.priors.Independent(ig.kernels.SquaredExponential(0.9 * np.ones(D), 0.8), num=width, mean=mean)
+    roots = root * np.broadcast_to(np.eye(M), (width, M, M))
+    Z = np.linspace(-1.5, 1.5, M)[:, None] * np.ones((1, D)) if D == 1 else rng.normal(size=(M, D))
+    return ig.SparseGP(prior, ig.features.InducingPoints(Z), 0.5 * rng.normal(size=(width, M)), roots, jitter=1e-10)
+
+
+def latent_gp(encoder=None, **kwargs):
+    encoder = ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6) if encoder is None else encoder
+    return ig.Model([ig.LatentVariable(1, encoder), gp(D=2, **kwargs)], ig.likelihoods.Gaussian(NOISE))
+
+
+def deep_latent_gp():
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6))
+    layers = [latent, gp(2, D=2, mean=ig.means.Identity()), gp(D=2, seed=1)]
+    return ig.Model(layers, ig.likelihoods.Gaussian(NOISE))
+
+
+# --- depth
+
+
+def test_a_deterministic_layer_below_a_gp_is_a_gp_of_its_output():
+    """One layer, and one layer on the identity, are the same model, to machine precision, and need no key."""
+    shallow = ig.Model(gp(), ig.likelihoods.Gaussian(NOISE))
+    deep = ig.Model([ig.layers.Deterministic(lambda x: x), gp()], ig.likelihoods.Gaussian(NOISE))
+    assert not deep.is_stochastic
+    np.testing.assert_allclose(elbo(deep, DATA), elbo(shallow, DATA), rtol=1e-14)
+
+
+def test_a_deep_gp_with_vanishing_inner_variance_is_the_shallow_one():
+    """An inner layer f(x) = x + (almost nothing) adds nothing but its own KL."""
+    kernel = ig.kernels.SquaredExponential(1.0, 1e-20)
+    features = ig.features.InducingPoints(X)
+    inner = ig.SparseGP(ig.priors.Independent(kernel, num=1, mean=ig.means.Identity()), features)
+    deep = ig.Model([inner, gp()], ig.likelihoods.Gaussian(NOISE))
+    shallow = ig.Model(gp(), ig.likelihoods.Gaussian(NOISE))
+    np.testing.assert_allclose(elbo(deep, DATA, key=KEY) + inner.kl(), elbo(shallow, DATA), rtol=1e-8)
+
+
+def test_the_deep_bound_is_unbiased():
+    """Against nested Gauss–Hermite quadrature through the layers' moments."""
+    layers = [gp(mean=ig.means.Identity()), gp(mean=ig.means.Identity(), seed=1), gp(seed=2)]
+    model = ig.Model(layers, ig.likelihoods.Gaussian(NOISE))
+    exact = float(jnp.sum(eqx.filter_jit(nested_quadrature)(model, DATA, 40)) - model.kl())
+    for samples in (1, 7):
+        mean, error = mean_and_error(model, DATA, num=2000 // samples, samples=samples)
+        assert abs(mean - exact) < 4.5 * error
+    mean, error = mean_and_error(model, DATA, integrate=False)  # the last layer sampled as well
+    assert abs(mean - exact) < 4.5 * error
+
+
+def test_minibatches_are_scaled():
+    model = ig.Model(gp(), ig.likelihoods.Gaussian(NOISE))
+    halves = [elbo(model, DATA.rows(jnp.array(i)), num_data=N) for i in ([0, 1], [2, 3])]
+    np.testing.assert_allclose(np.mean(halves), elbo(model, DATA), rtol=1e-12)
+
+
+# --- latent variables
+
+
+def linear_decoder(slope=1.3, bias=0.2, noise=0.4, encoder=None):
+    """y = slope·h + bias + ε, h ~ N(0, 1): the evidence is N(y | bias, slope² + noise)."""
+    encoder = ig.layers.PerDatum(np.full((N, 1), 0.1), scale=0.7) if encoder is None else encoder
+    layers = [ig.LatentVariable(1, encoder), ig.layers.Deterministic(eqx.nn.Linear(1, 1, key=KEY))]
+    layers[1] = eqx.tree_at(
+        lambda d: (d.function.weight, d.function.bias), layers[1], (jnp.array([[slope]]), jnp.array([bias]))
+    )
+    return ig.Model(layers, ig.likelihoods.Gaussian(noise))
+
+
+UNSUPERVISED = ig.Data(None, Y)
+EVIDENCE = multivariate_normal(0.2, 1.3**2 + 0.4).logpdf(Y).sum()
+
+
+def test_bounds_increase_with_importance_and_reach_the_evidence_of_a_linear_decoder():
+    model = linear_decoder()
+    values = [mean_and_error(model, UNSUPERVISED, importance=R, num=1000) for R in (1, 2, 10, 200)]
+    for (a, da), (b, db) in itertools.pairwise(values):
+        assert b - a > -4.5 * np.hypot(da, db)
+    assert values[1][0] - values[0][0] > 10 * values[0][1]  # strictly better, not merely equal
+    assert abs(values[-1][0] - EVIDENCE) < 4.5 * values[-1][1] + 0.01 * N
+    # and with the exact posterior every weight is the evidence itself, for any number of replicates
+    v = 1 / (1 + 1.3**2 / 0.4)
+    exact = linear_decoder(encoder=ig.layers.PerDatum(v * 1.3 * (Y - 0.2) / 0.4, scale=v**0.5))
+    for R in (3, 10):
+        np.testing.assert_allclose(elbo(exact, UNSUPERVISED, key=KEY, importance=R), EVIDENCE, rtol=1e-12)
+
+
+def test_one_replicate_is_the_latent_variable_elbo():
+    """E[explik] − KL by quadrature over h, for a GP and a non-Gaussian likelihood."""
+    base = latent_gp()
+    model = eqx.tree_at(lambda m: m.likelihood, base, ig.likelihoods.StudentT(4.0, 0.3))
+    _, q, explik, _, kl = eqx.filter_jit(importance_weights)(model, DATA)
+    exact = float(jnp.sum(explik @ q - kl) - model.kl())
+    mean, error = mean_and_error(model, DATA, importance=1)
+    assert abs(mean - exact) < 4.5 * error
+
+
+def test_sampling_the_last_layer_jointly():
+    """eq:sparse_gp_iw_lv_marg_lik_3 is eq:ugly_log for one replicate, in expectation, and differs for several."""
+    model = latent_gp(root=1.0)
+    a, da = mean_and_error(model, DATA, importance=1)
+    b, db = mean_and_error(model, DATA, importance=1, integrate=False)
+    assert abs(a - b) < 4.5 * np.hypot(da, db)
+    a, da = mean_and_error(model, DATA, importance=10)
+    b, db = mean_and_error(model, DATA, importance=10, integrate=False)
+    assert abs(a - b) > 4.5 * np.hypot(da, db)
+
+
+ZIGZAG = ig.Data(np.array([-1.0, -0.5, 0.5, 1.0]), np.array([1.0, -1.0, 1.0, -1.0]))
+
+
+def dense_latent_model():
+    """y_n = a·x_n + b·h_n + c + ε with random (a, b, c) shared by all data, through an inner dense layer and a sum."""
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.2 * np.ones((N, 1)), scale=0.7))
+    inner = ig.BayesianDense(2, 2, scale=np.array([[0.5**0.5], [0.5**0.5], [1.0]]))  # q = p
+    return ig.Model([latent, inner, ig.layers.Deterministic(jnp.sum)], ig.likelihoods.Gaussian(NOISE))
+
+
+def gp_latent_model():
+    """The same with a GP of a linear kernel as the inner layer: f(x, h) = a·x + b·h + c, (a, b, c) ~ N(0, I)."""
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.2 * np.ones((N, 1)), scale=0.7))
+    kernel = ig.kernels.Linear() + ig.kernels.Constant()
+    features = ig.features.InducingPoints([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    inner = ig.SparseGP(ig.GP(kernel), features, jitter=1e-9)  # q = p
+    return ig.Model([latent, inner, ig.layers.Deterministic(lambda f: f)], ig.likelihoods.Gaussian(NOISE))
+
+
+def brute_evidence(va, vb, vc):
+    """log p(y) of y_n = a x_n + b h_n + c + ε: given b all is Gaussian, and b is on a fine grid."""
+    x, y = np.asarray(ZIGZAG.x), np.asarray(ZIGZAG.y)[:, 0]
+    b = np.linspace(-8, 8, 2001) * np.sqrt(vb)
+    S = va * x @ x.T + vc + (NOISE + b[:, None, None] ** 2) * np.eye(N)
+    log_p = -0.5 * (np.linalg.slogdet(2 * np.pi * S)[1] + np.einsum("i,bij,j->b", y, np.linalg.inv(S), y))
+    log_p += -0.5 * b**2 / vb - 0.5 * np.log(2 * np.pi * vb)
+    return np.max(log_p) + np.log(np.trapezoid(np.exp(log_p - np.max(log_p)), b))
+
+
+@pytest.mark.parametrize("kind", ["dense", "gp"])
+def test_inner_random_functions_never_push_the_bound_over_the_evidence(kind):
+    """For data that one function explains badly, drawing it anew for each replicate would exceed the evidence."""
+    if kind == "dense":  # two outputs that are summed: variances 2·½ of the weights, and 2 of the bias
+        model, evidence = dense_latent_model(), brute_evidence(1.0, 1.0, 2.0)
+    else:
+        model, evidence = gp_latent_model(), brute_evidence(1.0, 1.0, 1.0)
+    np.testing.assert_allclose(model.kl(), 0.0, atol=1e-12)
+    for R in (1, 5, 50):
+        mean, error = mean_and_error(model, ZIGZAG, importance=R, num=400)
+        assert mean < evidence + 3 * error
+    assert wrong_bound(model, 50, 200) > evidence + 0.5  # so the test can tell
+
+
+def wrong_bound(model, R, num):
+    """The bound with functions drawn independently for each replicate, by treating replicates as data."""
+    repeated = jax.tree.map(lambda a: jnp.repeat(a, R, axis=0), ZIGZAG)
+
+    def run(key):
+        latent, inner = model.layers[:2]
+        k1, k2 = jax.random.split(key)
+        s = latent.sample(ZIGZAG.x[:, None], k1, ZIGZAG, R)
+        x = jnp.concatenate([jnp.broadcast_to(ZIGZAG.x[:, None], (N, R, 1)), s.h], -1).reshape(N * R, 1, 2)
+        f, _ = inner.propagate(x, k2, repeated, 1)
+        explik = expected_log_likelihood(model, repeated, f).reshape(N, R)
+        return jnp.sum(jax.nn.logsumexp(explik + s.log_ratio, axis=1) - np.log(R))
+
+    return float(jnp.mean(jax.jit(jax.vmap(run))(jax.random.split(KEY, num))))
+
+
+def test_minibatches_of_an_index_encoder_are_unbiased_and_order_is_irrelevant():
+    encoder = ig.layers.PerDatum(RNG.normal(size=(N, 1)), scale=0.6)
+    model = latent_gp(encoder)
+    full, error = mean_and_error(model, DATA, importance=4)
+    parts = [
+        mean_and_error(model, DATA.rows(jnp.array(i)), importance=4, num_data=N, key=jax.random.key(7))
+        for i in ([3, 0], [2, 1])
+    ]
+    mean, spread = np.mean([p[0] for p in parts]), np.hypot(parts[0][1], parts[1][1]) / 2
+    assert abs(mean - full) < 4.5 * np.hypot(error, spread)
+    order = jnp.array([2, 0, 3, 1])
+    permuted, error2 = mean_and_error(model, DATA.rows(order), importance=4, key=jax.random.key(8))
+    assert abs(permuted - full) < 4.5 * np.hypot(error, error2)
+    np.testing.assert_allclose(
+        model.layers[0].posterior(DATA.rows(order))[0], np.asarray(encoder.mean)[np.asarray(order)]
+    )
+
+
+def test_rows_without_labels_contribute_nothing():
+    model = latent_gp(ig.layers.PerDatum(RNG.normal(size=(N + 1, 1)), scale=0.6))
+    more = ig.Data(np.concatenate([X, [[0.3]]]), np.concatenate([Y, [[np.nan]]]))
+    a, da = mean_and_error(model, DATA, importance=3)
+    b, db = mean_and_error(model, more, importance=3)
+    assert abs(a - b) < 4.5 * np.hypot(da, db)
+    grad = eqx.filter_jit(eqx.filter_grad(lambda m: ig.elbo(m, more, key=KEY, importance=3)))(model)
+    assert all(bool(jnp.isfinite(g).all()) for g in jax.tree.leaves(grad))
+    assert not grad.layers[0].encoder.mean[-1].any()
+
+
+def test_beta_weighs_every_divergence():
+    model = latent_gp()
+    one, zero, two = (float(elbo(model, DATA, key=KEY, beta=jnp.asarray(b))) for b in (1.0, 0.0, 2.0))
+    kl = float(model.kl() + model.layers[0].posterior(DATA)[2].sum())
+    np.testing.assert_allclose([zero - one, one - two], [kl, kl], rtol=1e-10)
+
+
+# --- gradients
+
+
+@pytest.mark.parametrize("options", [{"importance": 2}, {"importance": 3, "integrate": False}])
+def test_gradients_against_finite_differences(options):
+    model = deep_latent_gp()
+    arrays, static = eqx.partition(model, eqx.is_inexact_array)
+    flat, unravel = jax.flatten_util.ravel_pytree(arrays)
+    value = jax.jit(lambda v: ig.elbo(eqx.combine(unravel(v), static), DATA, key=KEY, **options))
+    gradient = jax.jit(jax.grad(value))(flat)
+    for seed in range(3):
+        direction = jax.random.normal(jax.random.key(seed), flat.shape)
+        eps = 1e-5
+        difference = (value(flat + eps * direction) - value(flat - eps * direction)) / (2 * eps)
+        np.testing.assert_allclose(gradient @ direction, difference, rtol=2e-6)
+
+
+def encoder_gradients(model, data, num, **options):
+    def gradient(key):
+        g = eqx.filter_grad(lambda m: ig.elbo(m, data, key=key, **options))(model)
+        return g.layers[0].encoder.mean.sum(), g.layers[-1]
+
+    run = eqx.filter_jit(lambda ks: jax.lax.map(gradient, ks, batch_size=100))
+    return run(jax.random.split(jax.random.key(3), num))
+
+
+@pytest.mark.parametrize(("make", "beta"), [(linear_decoder, 1.0), (linear_decoder, 0.5), (deep_latent_gp, 0.7)])
+def test_doubly_reparameterised_gradients_are_unbiased(make, beta):
+    """The same value and decoder gradient for each key, and the encoder gradient in expectation: also when a GP is
+    drawn jointly over the replicates, so that a weight depends on all latent variables of its datum."""
+    model, R, num = make(), 3, 2000
+    data = UNSUPERVISED if make is linear_decoder else DATA
+    options = {"importance": R, "beta": beta}
+    plain, decoder = encoder_gradients(model, data, num, **options)
+    doubly, same = encoder_gradients(model, data, num, doubly_reparameterised=True, **options)
+    for a, b in zip(jax.tree.leaves(decoder), jax.tree.leaves(same), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+    error = np.hypot(np.std(plain), np.std(doubly)) / np.sqrt(num)
+    assert abs(np.mean(plain) - np.mean(doubly)) < 4.5 * error
+    value, other = (elbo(model, data, key=KEY, doubly_reparameterised=d, **options) for d in (False, True))
+    np.testing.assert_allclose(value, other, rtol=1e-12)
+
+
+def test_doubly_reparameterised_gradients_are_less_noisy():
+    model = linear_decoder()
+    plain, _ = encoder_gradients(model, UNSUPERVISED, 300, importance=50)
+    doubly, _ = encoder_gradients(model, UNSUPERVISED, 300, importance=50, doubly_reparameterised=True)
+    assert np.std(doubly) < 0.3 * np.std(plain)
+
+
+# --- importance weighting over weights
+
+
+def regression(scale=0.5, full=False):
+    form = {"root": np.eye(2) * scale} if full else {"scale": scale}
+    layer = ig.BayesianDense(1, 1, mean=0.1, prior_scale=[[1.5], [0.7]], **form)
+    return ig.Model(layer, ig.likelihoods.Gaussian(NOISE))
+
+
+def test_global_importance_weighting_reaches_the_evidence_of_bayesian_linear_regression():
+    evidence = multivariate_normal(np.zeros(N), 1.5**2 * X @ X.T + 0.7**2 + NOISE * np.eye(N)).logpdf(Y[:, 0])
+    run = eqx.filter_jit(partial(ig.iw_elbo_global, samples=400))
+    one, five = (float(run(regression(), DATA, key=KEY, importance=S)) for S in (1, 5))
+    many = float(eqx.filter_jit(ig.iw_elbo_global)(regression(full=True), DATA, key=KEY, importance=100_000))
+    assert one < five < evidence + 0.1
+    np.testing.assert_allclose(many, evidence, atol=0.03)
+    bound = float(elbo(regression(), DATA))  # one replicate is the ordinary bound, in expectation
+    spread = np.std([float(run(regression(), DATA, key=k, importance=1)) for k in jax.random.split(KEY, 10)])
+    assert abs(one - bound) < 4.5 * spread
+
+
+def test_global_importance_weighting_over_weights_and_latent_variables():
+    wide = eqx.tree_at(lambda m: m.layers[0].encoder.scale, dense_latent_model(), jnp.ones((N, 1)))  # bounded weights
+    run = eqx.filter_jit(ig.iw_elbo_global)
+    values = [float(run(wide, ZIGZAG, key=k, importance=50_000)) for k in jax.random.split(KEY, 10)]
+    error = np.std(values) / np.sqrt(10)
+    assert error < 0.06
+    assert abs(np.mean(values) - brute_evidence(1.0, 1.0, 2.0)) < 4.5 * error + 0.01  # and half the variance as bias
+
+
+def test_global_importance_weighting_refuses_minibatches_and_gps():
+    with pytest.raises(ValueError, match="iw_elbo_global needs all data at once"):
+        ig.iw_elbo_global(regression(), DATA, key=KEY, num_data=100)
+    with pytest.raises(TypeError, match=r"layers\[1\] is a SparseGP; importance weighting over θ is for weight-space"):
+        ig.iw_elbo_global(latent_gp(), DATA, key=KEY)
+
+
+# --- unsupervised
+
+
+def test_a_linear_auto_encoder_reaches_probabilistic_pca():
+    """At PPCA's maximum-likelihood decoder, with the exact posterior as amortised encoder."""
+    rng = np.random.default_rng(3)
+    y = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(50, 4)) + 1.0
+    centre, S = y.mean(axis=0), np.cov(y.T, bias=True)
+    values, vectors = np.linalg.eigh(S)
+    noise = values[:2].mean()
+    W = vectors[:, 2:] * np.sqrt(values[2:] - noise)
+    evidence = multivariate_normal(centre, W @ W.T + noise * np.eye(4)).logpdf(y).sum()
+    V = np.linalg.inv(np.eye(2) + W.T @ W / noise)
+    raw = np.log(np.expm1(np.sqrt(np.diag(V))))  # V is diagonal at the maximum
+    decoder = ig.layers.Deterministic(lambda h: jnp.asarray(W) @ h + centre)
+    encoder = ig.layers.Amortised(
+        lambda v: jnp.concatenate([jnp.asarray(V @ W.T / noise) @ (v - centre), jnp.asarray(raw)]), sees=("y",)
+    )
+    model = ig.Model([ig.LatentVariable(2, encoder), decoder], ig.likelihoods.Gaussian(noise))
+    np.testing.assert_allclose(elbo(model, ig.Data(None, y), key=KEY, importance=3), evidence, rtol=1e-10)
+    mean, error = mean_and_error(model, ig.Data(None, y), num=500)
+    assert abs(mean - evidence) < 4.5 * error
+
+
+def test_the_sampled_gplvm_bound_agrees_with_the_closed_form():
+    rng = np.random.default_rng(4)
+    data = ig.Data(None, rng.normal(size=(5, 2)))
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(rng.normal(size=(5, 1)), scale=0.5))
+    prior = ig.priors.Independent(ig.kernels.SquaredExponential(0.8, 1.2), num=2)
+    model = ig.Model(
+        [latent, ig.SparseGP(prior, ig.features.InducingPoints([[-1.0], [0.0], [1.0]]))], ig.likelihoods.Gaussian(0.3)
+    )
+    closed = float(eqx.filter_jit(ig.gplvm_elbo)(model, data))
+    at_prior, error = mean_and_error(model, data, num=1000)
+    assert at_prior < closed + 3 * error
+    best, error = mean_and_error(eqx.filter_jit(ig.gplvm_collapse)(model, data), data, num=4000)
+    assert abs(best - closed) < 4.5 * error
+    with pytest.raises(TypeError, match="the closed form is for data without inputs"):
+        ig.gplvm_elbo(latent_gp(), DATA)
+
+
+# --- bad input
+
+
+def test_bad_input_is_refused():
+    model = latent_gp()
+    with pytest.raises(ValueError, match="importance must be an integer of at least 1, got 0"):
+        ig.elbo(model, DATA, key=KEY, importance=0)
+    with pytest.raises(ValueError, match="samples must be an integer of at least 1, got 0"):
+        ig.elbo(model, DATA, key=KEY, samples=0)
+    with pytest.raises(ValueError, match=r"pass key=jax.random.key\(0\)"):
+        ig.elbo(model, DATA)
+    with pytest.raises(ValueError, match=r"pass key=jax.random.key\(0\)"):
+        ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian(NOISE)), DATA, integrate=False)
+    with pytest.raises(ValueError, match="data have no labels y"):
+        ig.elbo(model, ig.Data(X), key=KEY)
+    with pytest.raises(ValueError, match="layers is empty"):
+        ig.Model([], ig.likelihoods.Gaussian())
+    with pytest.raises(ValueError, match="the last layer is a LatentVariable"):
+        ig.Model([ig.LatentVariable(1)], ig.likelihoods.Gaussian())
+    with pytest.raises(
+        ValueError, match=r"layers\[0\], a SparseGP, gives 3 columns, which do not fit layers\[1\], a BayesianDense"
+    ):
+        ig.Model([gp(3), ig.BayesianDense(2, 1)], ig.likelihoods.Gaussian())
+    with pytest.raises(ValueError, match=r"layers\[0\], a SparseGP, gives 3 columns, which do not fit layers\[1\]"):
+        ig.Model([gp(3), gp(D=2)], ig.likelihoods.Gaussian())
+    with pytest.raises(ValueError, match="X has 2 columns"):
+        ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian()), (np.zeros((3, 2)), np.zeros(3)))
+    with pytest.raises(ValueError, match="needs 2 latent functions, but the last layer gives 1"):
+        ig.elbo(ig.Model(gp(), ig.likelihoods.HeteroscedasticGaussian()), DATA)
+    inner = ig.layers.Amortised(lambda v: jnp.concatenate([v[:1], v[:1]]), sees=("input",))
+    seeing = ig.Model([gp(), ig.LatentVariable(1, inner), gp(D=2)], ig.likelihoods.Gaussian(NOISE))
+    with pytest.raises(TypeError, match=r"the encoder of layers\[1\] sees its layer's input"):
+        ig.elbo(seeing, DATA, key=KEY, importance=2, doubly_reparameterised=True)
+    with pytest.raises(TypeError, match="for models with a LatentVariable that has an encoder"):
+        ig.elbo(
+            ig.Model([gp(), gp()], ig.likelihoods.Gaussian()), DATA, key=KEY, importance=2, doubly_reparameterised=True
+        )
