@@ -202,7 +202,7 @@ def qmc_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
     from scipy.stats import qmc
 
     half = num // 2
-    sobol = qmc.Sobol(dim, scramble=True, seed=np.random.default_rng(0))
+    sobol = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(0))
     u = sobol.random_base2(math.ceil(math.log2(half)))[:half]
     z = ndtri(np.clip(u, 1e-12, 1 - 1e-12))
     z = np.concatenate([z, -z])

@@ -110,6 +110,8 @@ def test_predictive_quantiles(name):
                 assert value[i] == np.floor(value[i])
                 assert at >= q - 1e-9
                 assert WEIGHTS @ case.scipy(nodes(i)).cdf(value[i] - 1) < q
+            elif name.startswith("beta") and value[i] == 1:  # no number below 1 is large enough
+                assert WEIGHTS @ case.scipy(nodes(i)).cdf(np.nextafter(1, 0)) < q
             else:
                 np.testing.assert_allclose(at, q, rtol=1e-6, atol=2e-8)  # the cdf is a quadrature
 

@@ -1,7 +1,7 @@
 """What a likelihood is: p(y | f) with its expectations under Gaussian f."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -64,7 +64,10 @@ class AbstractLikelihood(Module):
     latents, so that their correlation matters.
     """
 
-    joint: eqx.AbstractVar[bool]
+    @property
+    @abc.abstractmethod
+    def joint(self) -> bool:
+        """Whether an output depends on several latents, so that their correlations matter."""
 
     @property
     @abc.abstractmethod
@@ -157,7 +160,9 @@ class AbstractLikelihood(Module):
 class AbstractElementwise(AbstractLikelihood):
     """A likelihood in which output p depends on latent p alone."""
 
-    joint: ClassVar[bool] = False
+    @property
+    def joint(self) -> bool:
+        return False
 
     @abc.abstractmethod
     def cdf(
@@ -273,7 +278,7 @@ def exponential_moments(mean: Array, cov: Array, c1: Array, c2: Array, d1: Array
     return c1 * first, first * first * spread + d1 * first
 
 
-def choose(name: str, argument: str, value: str, options: dict[str, Callable] | tuple[str, ...]) -> None:
+def choose(name: str, argument: str, value: str, options: Collection[str]) -> None:
     """Raise a ValueError unless `value` is one of the named options."""
     if value not in options:
         shown = " or ".join(f'"{o}"' for o in options)

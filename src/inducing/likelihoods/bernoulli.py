@@ -44,8 +44,11 @@ class Bernoulli(AbstractLikelihood):
 
     link: str = eqx.field(static=True, default="probit")
 
-    joint: ClassVar[bool] = False
     num_classes: ClassVar[int] = 2
+
+    @property
+    def joint(self) -> bool:
+        return False
 
     def __check_init__(self):
         choose("Bernoulli", "link", self.link, LINKS)

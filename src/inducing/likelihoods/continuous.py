@@ -1,7 +1,6 @@
 """Continuous labels: heavy tails on the line, positive numbers, shares."""
 
 import math
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -81,7 +80,9 @@ class Laplace(AbstractLikelihood):
 
     scale: Float[Array, "*P"] = positive(1.0)
 
-    joint: ClassVar[bool] = False
+    @property
+    def joint(self) -> bool:
+        return False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -142,7 +143,9 @@ class LogNormal(AbstractLikelihood):
 
     scale: Float[Array, "*P"] = positive(1.0)
 
-    joint: ClassVar[bool] = False
+    @property
+    def joint(self) -> bool:
+        return False
 
     @property
     def supports(self) -> tuple[Support, ...]:

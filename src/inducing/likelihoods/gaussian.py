@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -35,7 +34,9 @@ class Gaussian(AbstractLikelihood):
 
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
 
-    joint: ClassVar[bool] = False
+    @property
+    def joint(self) -> bool:
+        return False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -89,7 +90,9 @@ class HeteroscedasticGaussian(AbstractLikelihood):
 
     link: Callable[[Array], Array] = eqx.field(static=True, default=jnp.exp)
 
-    joint: ClassVar[bool] = True
+    @property
+    def joint(self) -> bool:
+        return True
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -1,7 +1,5 @@
 """Unordered classes: one latent function a class."""
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,7 +30,9 @@ class AbstractCategorical(AbstractLikelihood):
 
     num_classes: eqx.AbstractVar[int]
 
-    joint: ClassVar[bool] = True
+    @property
+    def joint(self) -> bool:
+        return True
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -1,7 +1,5 @@
 """Ordered classes."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
@@ -29,7 +27,9 @@ class Ordinal(AbstractLikelihood):
     cutpoints: Float[Array, "K"] = ordered()
     sigma: Float[Array, "*P"] = positive(1.0)
 
-    joint: ClassVar[bool] = False
+    @property
+    def joint(self) -> bool:
+        return False
 
     @property
     def num_classes(self) -> int:

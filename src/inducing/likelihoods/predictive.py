@@ -223,11 +223,11 @@ def _search_positive(cdf, q, mean, variance):
 
 
 def _search_unit(cdf, q, mean, variance):
-    """y = sigmoid(t), bisected in t: shares may crowd at 0 as closely as the dtype can tell, and so at 1."""
+    """y = sigmoid(t), bisected in t: shares may crowd at 0 as closely as the dtype can tell, and round to 1."""
     info = jnp.finfo(mean.dtype)
     lower, upper = (
         jnp.full_like(mean, 0.98 * math.log(float(info.tiny))),
-        jnp.full_like(mean, -math.log(float(info.eps))),
+        jnp.full_like(mean, -1.1 * math.log(float(info.eps))),
     )
     return jax.nn.sigmoid(_bisect(lambda t: cdf(jax.nn.sigmoid(t)) < q, lower, upper, _steps(mean, 64, 34)))
 
