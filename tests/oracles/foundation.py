@@ -148,7 +148,7 @@ def natgrad(case: dict) -> dict:
     spec = inputs["likelihood"]
     model = ig.Model(gp, likelihood(spec["name"], spec))
     data = (array(inputs["X"]), array(inputs["y"]))
-    got = _natgrad_values(step, model, data, array(inputs["gamma"]))
+    got = _natgrad_values(step, model, data, float(inputs["gamma"]))
     if "collapsed_bound" in case["expected"]:
         got["collapsed_bound"] = eqx.filter_jit(ig.collapsed_elbo)(model, data)
     return got
