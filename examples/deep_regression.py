@@ -1,0 +1,57 @@
+"""A deep GP on a step and on the motorcycle data (section 4.4): jumps that a stationary GP cannot make.
+
+The deep model is `ig.deep_gp`; it is trained by the same `ig.fit` as the shallow one.
+"""
+
+import os
+from pathlib import Path
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+
+import inducing as ig
+
+jax.config.update("jax_enable_x64", True)
+quick = "INDUCING_QUICK" in os.environ
+rng = np.random.default_rng(0)
+
+
+def step_data():
+    x = np.sort(rng.uniform(-1.0, 1.0, 120))
+    return x, np.sign(x) + 0.05 * rng.normal(size=120)
+
+
+def motorcycle():
+    path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "mcycle.npz"
+    if not path.exists():
+        print(f"{path} does not exist: the motorcycle data are left out (set INDUCING_DATA).")
+        return None
+    file = np.load(path)
+    x, y = file["X"].astype(float).reshape(-1), file["Y"].astype(float).reshape(-1)
+    return (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+
+
+sets = {"step": step_data(), "motorcycle": motorcycle()}
+sets = {name: data for name, data in sets.items() if data is not None}
+figure, axes = plt.subplots(
+    len(sets), 2, figsize=(11, 3.6 * len(sets)), sharex="row", sharey="row", layout="constrained"
+)
+for row, (name, (x, y)) in zip(np.atleast_2d(axes), sets.items(), strict=True):
+    held = np.arange(len(x)) % 5 == 2
+    grid = np.linspace(x.min() - 0.1, x.max() + 0.1, 400)
+    for axis, layers in zip(row, (1, 2), strict=True):
+        model = ig.deep_gp(x, ig.likelihoods.Gaussian(0.1), num_layers=layers, num_inducing=25)
+        result = ig.fit(model, (x[~held], y[~held]), steps=30 if quick else 2500, progress=False)
+        key = jax.random.key(1)
+        score = result.model.predict(x[held], key=key, samples=50 if quick else 300).log_prob(y[held])
+        prediction = result.model.predict(grid, key=key, samples=50 if quick else 300)
+        low, high = prediction.interval(0.95)
+        axis.fill_between(grid, low[:, 0], high[:, 0], alpha=0.25, lw=0, label="95% of new labels")
+        axis.plot(grid, prediction.mean[:, 0], label="mean")
+        axis.plot(x, y, "k.", ms=3)
+        axis.set_title(f"{name}: {'GP' if layers == 1 else 'deep GP, 2 layers'}, held-out {float(score.mean()):.2f}")
+        print(f"{name}, {layers} layer(s): bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
+np.atleast_2d(axes)[0, 0].legend(frameon=False)
+Path("out").mkdir(exist_ok=True)
+figure.savefig("out/deep_regression.png", dpi=120)

@@ -1,0 +1,69 @@
+"""The Bayesian GP-LVM on the oil-flow data (appendix): 12 measurements of a pipe, three phases, no inputs.
+
+One Gaussian q(h) for each datum, started from principal components; the closed-form bound is trained first
+(ψ-statistics of the squared exponential), then the same model goes on under the sampled one, which takes any kernel.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+import inducing as ig
+
+jax.config.update("jax_enable_x64", True)
+quick = "INDUCING_QUICK" in os.environ
+path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "oil_flow.npz"
+if not path.exists():
+    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
+    sys.exit(0)
+file = np.load(path)
+rows = np.random.default_rng(0).permutation(len(file["Y_trn"]))[: 60 if quick else 300]
+Y, labels = file["Y_trn"][rows].astype(float), file["labels_trn"][rows]
+labels = labels.argmax(axis=1) if labels.ndim == 2 else labels.astype(int)
+Y = (Y - Y.mean(axis=0)) / Y.std(axis=0)
+
+U, s, _ = np.linalg.svd(Y, full_matrices=False)
+dim = 5
+start = U[:, :dim] * np.sqrt(len(Y))
+latent = ig.LatentVariable(dim, ig.layers.PerDatum(start, scale=0.3))
+prior = ig.priors.Independent(ig.kernels.SquaredExponential(jnp.full(dim, 2.0)), num=Y.shape[1])
+Z = ig.initialise.kmeans(start, 20 if quick else 30)
+model = ig.Model([latent, ig.SparseGP(prior, ig.features.InducingPoints(Z))], ig.likelihoods.Gaussian(0.2))
+data = ig.Data(None, Y)
+
+
+def neighbours(h):
+    """How often the nearest neighbour in latent space, by relevance of its dimensions, is of the same phase."""
+    distance = ((h[:, None] - h[None]) ** 2).sum(-1) + 1e9 * np.eye(len(h))
+    return np.mean(labels == labels[distance.argmin(axis=1)])
+
+
+result = ig.fit(
+    model, data, objective=ig.gplvm_elbo, method="adam", steps=10 if quick else 800, learning_rate=0.03, progress=False
+)
+best = ig.gplvm_collapse(result.model, data)
+sampled = ig.fit(best, data, method="natgrad", steps=10 if quick else 300, progress=False)
+mean, _, _ = sampled.model.layers[0].posterior(data)
+lengthscale = np.asarray(sampled.model.layers[1].prior.latents[0].kernel.lengthscale)
+scaled = np.asarray(mean) / lengthscale
+order = np.argsort(lengthscale)[:2]
+print(f"closed-form bound {float(ig.gplvm_elbo(result.model, data)):.1f}, then sampled: {sampled.bound:.1f}")
+print(f"relevance of the {dim} dimensions (1/lengthscale): {np.round(np.sort(1 / lengthscale)[::-1], 2)}")
+print(
+    f"nearest neighbour of the same phase: GP-LVM {neighbours(scaled):.3f}, two dimensions of it "
+    f"{neighbours(scaled[:, order]):.3f}, two principal components {neighbours(start[:, :2]):.3f}"
+)
+
+figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+for axis, h, title in ((axes[0], start[:, :2], "principal components"), (axes[1], scaled[:, order], "Bayesian GP-LVM")):
+    for phase, marker in zip(np.unique(labels), "o^s", strict=False):
+        axis.plot(*h[labels == phase].T, marker, ms=4, alpha=0.7, label=f"phase {phase}")
+    axis.set(title=f"{title}: neighbours of the same phase {neighbours(h):.2f}", xlabel="h₁", ylabel="h₂")
+axes[0].legend(frameon=False)
+Path("out").mkdir(exist_ok=True)
+figure.savefig("out/gplvm.png", dpi=120)
