@@ -6,6 +6,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: keep
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):
         os.environ.setdefault(name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Tests compile much and compute little: let the compiler not try hard.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
+    " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 
 import json
 from pathlib import Path
