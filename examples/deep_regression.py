@@ -52,6 +52,6 @@ for row, (name, (x, y)) in zip(np.atleast_2d(axes), sets.items(), strict=True):
         axis.plot(x, y, "k.", ms=3)
         axis.set_title(f"{name}: {'GP' if layers == 1 else 'deep GP, 2 layers'}, held-out {float(score.mean()):.2f}")
         print(f"{name}, {layers} layer(s): bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
-np.atleast_2d(axes)[0, 0].legend(frameon=False)
+np.atleast_2d(axes)[0, 0].legend(frameon=False, loc="upper left")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/deep_regression.png", dpi=120)

@@ -22,7 +22,7 @@ if not path.exists():
     print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
     sys.exit(0)
 file = np.load(path)
-rows = np.random.default_rng(0).permutation(len(file["Y_trn"]))[: 60 if quick else 300]
+rows = np.random.default_rng(0).permutation(len(file["Y_trn"]))[: 60 if quick else 200]
 Y, labels = file["Y_trn"][rows].astype(float), file["labels_trn"][rows]
 labels = labels.argmax(axis=1) if labels.ndim == 2 else labels.astype(int)
 Y = (Y - Y.mean(axis=0)) / Y.std(axis=0)
@@ -32,7 +32,7 @@ dim = 5
 start = U[:, :dim] * np.sqrt(len(Y))
 latent = ig.LatentVariable(dim, ig.layers.PerDatum(start, scale=0.3))
 prior = ig.priors.Independent(ig.kernels.SquaredExponential(jnp.full(dim, 2.0)), num=Y.shape[1])
-Z = ig.initialise.kmeans(start, 20 if quick else 30)
+Z = ig.initialise.kmeans(start, 20)
 model = ig.Model([latent, ig.SparseGP(prior, ig.features.InducingPoints(Z))], ig.likelihoods.Gaussian(0.2))
 data = ig.Data(None, Y)
 
@@ -44,10 +44,10 @@ def neighbours(h):
 
 
 result = ig.fit(
-    model, data, objective=ig.gplvm_elbo, method="adam", steps=10 if quick else 800, learning_rate=0.03, progress=False
+    model, data, objective=ig.gplvm_elbo, method="adam", steps=10 if quick else 500, learning_rate=0.03, progress=False
 )
 best = ig.gplvm_collapse(result.model, data)
-sampled = ig.fit(best, data, method="natgrad", steps=10 if quick else 300, progress=False)
+sampled = ig.fit(best, data, method="natgrad", steps=10 if quick else 200, progress=False)
 mean, _, _ = sampled.model.layers[0].posterior(data)
 lengthscale = np.asarray(sampled.model.layers[1].prior.latents[0].kernel.lengthscale)
 scaled = np.asarray(mean) / lengthscale
