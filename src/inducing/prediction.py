@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from .covariance import Dense, default_jitter
 from .data import Data, as_inputs
+from .layers.sparse_gp import SparseGP
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.predictive import Predictive, lenient
@@ -272,11 +273,12 @@ def _checked(model: "Model", X: Any, index: Any) -> tuple[Float[Array, "N D"], I
 
 def _input_dim(model: "Model") -> int | None:
     """D, where the first layer's features tell."""
-    features = getattr(model.layers[0], "features", None)
-    if isinstance(features, tuple):
-        features = features[0]
+    layer = model.layers[0]
+    if not isinstance(layer, SparseGP):
+        return None
+    features = layer.features[0] if isinstance(layer.features, tuple) else layer.features
     Z = getattr(features, "Z", None)
-    return Z.shape[1] if Z is not None and Z.ndim == 2 else None
+    return layer.prior.input_columns(Z.shape[1]) if Z is not None and Z.ndim == 2 else None
 
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:

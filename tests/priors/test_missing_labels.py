@@ -129,3 +129,20 @@ def test_image_blocks_do_not_change_the_numbers(monkeypatch):
 def test_wrong_input_is_named(build, message):
     with pytest.raises((ValueError, TypeError), match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "prior, Z, X",
+    [
+        (ig.priors.ImageConvolution(K(), (4, 4), (2, 2), weights=True), np.eye(4), np.eye(16)[:3]),
+        (ig.priors.as_input(ig.priors.LMC([[1.0], [2.0]], K())), np.eye(2)[:, :1], np.array([[0.3, 0.0], [0.3, 1.0]])),
+        (ig.priors.MatrixValued(K(), num_outputs=2), np.array([[0.0, 0.0], [0.0, 1.0]]), np.array([[0.3], [0.4]])),
+    ],
+    ids=["patches", "rows", "outputs"],
+)  # fmt: skip
+def test_predictions_at_inputs_unlike_those_of_the_latents(prior, Z, X):
+    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian(0.1))
+    _, variance = model.layers[0].marginals(jnp.asarray(X))
+    np.testing.assert_allclose(model.posterior(X).variance, variance, rtol=1e-10)
+    with pytest.raises(ValueError, match="column"):
+        model.predict(np.ones((2, 7)))

@@ -60,6 +60,9 @@ class OutputAsInput(AbstractPrior):
         """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')), as a kernel of rows."""
         return OutputKernel(self.prior)
 
+    def input_columns(self, latent: int) -> int:
+        return self.prior.input_columns(latent) + 1
+
     def mean(self, X):
         return pick(self.prior.mean(self._checked(X)[:, :-1]), X)[:, None]
 

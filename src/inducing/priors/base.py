@@ -64,6 +64,10 @@ class AbstractPrior(Module):
         """How many derivatives every output has in mean square."""
 
     @abc.abstractmethod
+    def input_columns(self, latent: int) -> int:
+        """D, the number of columns of x, if the inputs of the latents have `latent` columns."""
+
+    @abc.abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """The mean function of f."""
 

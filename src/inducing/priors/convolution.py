@@ -183,6 +183,9 @@ class ConvolutionProcess(AbstractPrior):
         gaussian = isinstance(self.smoothing, GaussianSmoothing)
         return gaussian and all(isinstance(k, SquaredExponential) for k in self.latents.kernels)
 
+    def input_columns(self, latent: int) -> int:
+        return latent
+
     def mean(self, X):
         out = columns(self.mean_function(X), self.num_outputs)
         if isinstance(self.latents.mean_function, Zero) and all(

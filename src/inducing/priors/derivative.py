@@ -71,6 +71,9 @@ class Derivative(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.prior.smoothness - 1
 
+    def input_columns(self, latent: int) -> int:
+        return self.prior.input_columns(latent)
+
     def mean(self, X):
         return self._along(self.prior.mean, X).reshape(X.shape[0], -1)
 

@@ -55,6 +55,9 @@ class GP(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
+    def input_columns(self, latent: int) -> int:
+        return latent
+
     def mean(self, X):
         return column(self.mean_function(X))
 

@@ -122,6 +122,10 @@ class ImageConvolution(AbstractPrior):
         corners = [(i, j) for i in range(0, H - h + 1, self.stride) for j in range(0, W - w + 1, self.stride)]
         return X[:, np.stack([pixels[i : i + h, j : j + w].reshape(-1) for i, j in corners])]
 
+    def input_columns(self, latent: int) -> int:
+        H, W, C = self.image_shape
+        return H * W * C
+
     def mean(self, X):
         own = self._sites_of(self.latents.mean)(X)  # [N, L, J]
         return own.reshape(X.shape[0], -1) + columns(self.mean_function(X), self.num_outputs)

@@ -76,6 +76,9 @@ class Independent(AbstractPrior):
         """The kernels of the latents: L, or one that all share."""
         return tuple(g.kernel for g in self.latents)
 
+    def input_columns(self, latent: int) -> int:
+        return latent
+
     def mean(self, X):
         own = [column(g.mean_function(X)) for g in self.latents]
         own = jnp.broadcast_to(jnp.concatenate(own, axis=1), (X.shape[0], self.num))

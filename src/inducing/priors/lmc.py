@@ -41,6 +41,9 @@ class AbstractMixture(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.latents.smoothness
 
+    def input_columns(self, latent: int) -> int:
+        return latent
+
     def mean(self, X):
         return self.latents.mean(X) @ self.mixing.T + columns(self.mean_function(X), self.num_outputs)
 

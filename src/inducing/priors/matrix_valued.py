@@ -65,6 +65,9 @@ class MatrixValued(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
+    def input_columns(self, latent: int) -> int:
+        return latent - 1
+
     def mean(self, X):
         return columns(self.mean_function(X), self.outputs)
 

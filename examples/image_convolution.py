@@ -1,0 +1,77 @@
+"""Handwritten digits: inducing patches against inducing images (section 2.4, image-convolutional GP).
+
+A GP of 4 × 4 patches, its responses summed over the image with trained weights (van der Wilk et al. 2017), against a
+squared exponential of all pixels, with the same number of inducing variables and the same time to train.
+Data: INDUCING_DATA (default ../shared/data), `mnist_small.npz`. INDUCING_SECONDS sets the time for each model.
+"""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+import inducing as ig
+
+jax.config.update("jax_enable_x64", True)
+quick = "INDUCING_QUICK" in os.environ
+seconds = float(os.environ.get("INDUCING_SECONDS", 2 if quick else 100))
+folder = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data"))
+data = np.load(folder / "mnist_small.npz")
+train, test = ((data[f"X_{s}"] / 255.0).astype(np.float32) for s in ("train", "test"))
+labels, test_labels = (data[f"Y_{s}"].astype(np.float32) for s in ("train", "test"))
+M = 20 if quick else 150
+one = jnp.float32(1.0)  # all numbers in single precision: images need no more
+
+pixels = ig.priors.Independent(ig.kernels.SquaredExponential(8.0 * one, 10.0 * one), num=10)
+patches = ig.priors.ImageConvolution(
+    ig.kernels.SquaredExponential(1.5 * one, 100.0 * one), (28, 28), (4, 4), stride=2, weights=True, num=10
+)
+rng = np.random.default_rng(0)
+some = np.asarray(patches.patches(jnp.asarray(train[rng.choice(5000, 200, replace=False)]))).reshape(-1, 16)
+some = some[some.std(axis=1) > 0.1]  # most of an image is blank; one blank patch is enough
+centres = ig.initialise.kmeans(some[rng.choice(len(some), 3000, replace=False)], M).astype(jnp.float32)
+models = {
+    "pixels": (pixels, ig.initialise.kmeans(train[:2000], M).astype(jnp.float32)),
+    "patches": (patches, centres.at[0].set(0.0)),
+}
+
+results, wrong = {}, {}
+for name, (prior, Z) in models.items():
+    layer = ig.SparseGP(prior, ig.features.InducingPoints(Z))
+    result = ig.fit(
+        ig.Model(layer, ig.likelihoods.Softmax(10)),
+        (train, labels),
+        method="adam",
+        steps=100_000,
+        batch_size=100,
+        learning_rate=0.01,
+        initialise=False,
+        progress=False,
+        callback=lambda p: p.seconds > seconds,
+    )
+    results[name] = result.model
+    guess = np.concatenate([result.model.posterior(test[i : i + 100]).mean for i in range(0, 1000, 100)]).argmax(axis=1)
+    wrong[name] = np.flatnonzero(guess != test_labels)
+    print(f"{name:8s} {result.message}")
+    print(f"{name:8s} wrong {len(wrong[name]) / 10:.1f} % of 1000 test digits")
+print(f"patches make {len(wrong['patches']) / max(len(wrong['pixels']), 1):.2f} times the errors of pixels")
+
+figure = plt.figure(figsize=(13, 5), layout="constrained")
+left, middle, right = figure.subfigures(1, 3, width_ratios=[1, 1, 1])
+for part, name, side in ((left, "pixels", 28), (middle, "patches", 4)):
+    Z = np.asarray(results[name].layers[0].features.Z)
+    for ax, z in zip(part.subplots(5, 6).flat, Z, strict=False):
+        ax.imshow(z.reshape(side, side), cmap="gray_r")
+        ax.axis("off")
+    part.suptitle(f"inducing {'images' if name == 'pixels' else name}: {len(wrong[name]) / 10:.1f} % wrong")
+weights = np.asarray(results["patches"].layers[0].prior.weights)
+ax = right.subplots()
+shown = ax.imshow(weights.reshape(13, 13), cmap="RdBu_r", vmin=-np.abs(weights).max(), vmax=np.abs(weights).max())
+ax.set_title("weight of each patch")
+right.colorbar(shown, ax=ax, shrink=0.7)
+Path("out").mkdir(exist_ok=True)
+figure.savefig("out/image_convolution.png", dpi=120)
+print("figure: out/image_convolution.png")
