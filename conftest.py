@@ -37,6 +37,13 @@ def _shared(variable: str, default: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_compilations():
+    """Thousands of compiled functions in one process exhaust its memory maps: drop those of a finished file."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Folder of the real data sets, ``INDUCING_DATA`` (default ``../shared/data``)."""

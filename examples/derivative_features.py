@@ -37,7 +37,11 @@ def places(n):
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
 grid = np.linspace(-0.5, 6.5, 300)
-result = train(both(places(6)))
+sizes = [4] if quick else [4, 8, 12]
+values = [train(F.InducingPoints(places(n))).bound for n in sizes]
+results = [train(both(places(n // 2))) for n in sizes]
+mixed = [r.bound for r in results]
+result, K = results[-1], sizes[-1] // 2
 predicted = result.model.posterior(grid)
 mean, deviation = np.asarray(predicted.mean[:, 0]), np.sqrt(np.asarray(predicted.variance[:, 0]))
 left.plot(X, y, "k.", ms=3, alpha=0.5)
@@ -45,16 +49,13 @@ left.plot(grid, mean, "C0")
 left.fill_between(grid, mean - 2 * deviation, mean + 2 * deviation, color="C0", alpha=0.2, lw=0)
 layer = result.model.layers[0].with_coordinates("u")
 points, slopes = layer.features.parts
-for (z,), value in zip(np.asarray(points.Z), np.asarray(layer.mean[0, :6]), strict=True):
+for (z,), value in zip(np.asarray(points.Z), np.asarray(layer.mean[0, :K]), strict=True):
     left.plot(z, value, "C1o")
 at = result.model.posterior(np.asarray(slopes.Z)).mean
-for (z,), value, slope in zip(np.asarray(slopes.Z), np.asarray(at[:, 0]), np.asarray(layer.mean[0, 6:]), strict=True):
+for (z,), value, slope in zip(np.asarray(slopes.Z), np.asarray(at[:, 0]), np.asarray(layer.mean[0, K:]), strict=True):
     left.plot([z - 0.25, z + 0.25], [value - 0.25 * slope, value + 0.25 * slope], "C3", lw=2)
-left.set(title="6 values (dots) and 6 slopes (bars)", xlabel="x", ylim=(-2, 2))
+left.set(title=f"{K} values (dots) and {K} slopes (bars)", xlabel="x", ylim=(-2, 2))
 
-sizes = [4, 6] if quick else [4, 8, 12, 16]
-values = [train(F.InducingPoints(places(n))).bound for n in sizes]
-mixed = [train(both(places(n // 2))).bound for n in sizes]
 right.plot(sizes, values, "o-", label="M values")
 right.plot(sizes, mixed, "s-", label="M/2 values and M/2 slopes")
 right.set(xlabel="number of features M", ylabel="collapsed bound, places trained", title="the bound")

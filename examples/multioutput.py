@@ -35,7 +35,9 @@ noise = ig.likelihoods.Gaussian(jnp.full(3, 0.05))
 kernels = [ig.kernels.SquaredExponential(lengthscale=1.5), ig.kernels.SquaredExponential(lengthscale=0.7)]
 constant = ig.means.Constant(np.nanmean(y, axis=0))
 priors = {
-    "independent": ig.priors.Independent([ig.kernels.SquaredExponential(lengthscale=1.0) for _ in range(3)], mean=constant),
+    "independent": ig.priors.Independent(
+        [ig.kernels.SquaredExponential(lengthscale=1.0) for _ in range(3)], mean=constant
+    ),
     "coregionalised": ig.priors.LMC(rng.normal(size=(3, 2)), kernels, mean=constant),
 }
 

@@ -1,4 +1,4 @@
-"""Structured covariances against their dense matrices: every verb, in both kinds of derivative, batched and in float32."""
+"""Structured covariances against their dense matrices: every verb, both kinds of derivative, batched, in float32."""
 
 import jax
 import jax.numpy as jnp

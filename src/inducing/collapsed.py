@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .checks import check_shapes
 from .covariance import Dense, batched
 from .data import Data, as_data
 from .layers import qu
@@ -27,6 +28,7 @@ from .layers.sparse_gp import Cache, SparseGP
 from .likelihoods.base import broadcast
 from .likelihoods.gaussian import Gaussian
 from .model import Model
+from .objectives import labels
 from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
 
@@ -104,9 +106,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     True
     """
     layer, data = _checked(model, data)
-    noise = broadcast(model.likelihood.variance, data.y.shape, data.index)
-    y = jnp.where(data.mask, data.y, jnp.nan)
-    return layer.prior.condition(data.x, y, noise).log_marginal_likelihood
+    x, y, mask, noise = _observed(model, data)
+    return layer.prior.condition(x, jnp.where(mask, y, jnp.nan), noise).log_marginal_likelihood
 
 
 def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
@@ -118,9 +119,15 @@ def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
             "use ig.elbo."
         )
     data = as_data(data, dtype_of(model))
-    if data.y.shape[1] != layer.prior.num_outputs:
-        raise ValueError(f"y has {data.y.shape[1]} columns but the prior has {layer.prior.num_outputs} outputs.")
+    check_shapes(model, data)
     return layer, data
+
+
+def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
+    """x, y, mask and the noise variances [N, P] of data that were checked."""
+    assert isinstance(model.likelihood, Gaussian) and data.x is not None
+    y, mask = labels(data)
+    return data.x, y, mask, broadcast(model.likelihood.variance, y.shape, data.index)
 
 
 def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, Dense, Array, Cache]:
@@ -206,11 +213,11 @@ def _coupled(Kuf: Float[Array, "K M i"], omega: Float[Array, "i L L"]) -> Float[
 def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
     prior = layer.prior
     L, J = prior.num_latents, prior.num_sites
-    noise = broadcast(model.likelihood.variance, data.y.shape, data.index)
-    tau = jnp.where(data.mask, 1.0 / noise, 0.0)
-    r = jnp.where(data.mask, data.y - prior.mean(data.x), 0.0)
+    x, y, mask, noise = _observed(model, data)
+    tau = jnp.where(mask, 1.0 / noise, 0.0)
+    r = jnp.where(mask, y - prior.mean(x), 0.0)
     n = r.shape[0]
-    Kuf = prior.Kuf(layer.features, data.x)
+    Kuf = prior.Kuf(layer.features, x)
     Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
     if Kuu is not None:
         Kuf = batched("root_solve", Kuu, Kuf)
@@ -224,7 +231,7 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
         rho = _at_sites(prior, tau * r, W).reshape(n * J, L)
         Psi = _coupled(Kuf, omega)
         b = (rho.T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)).reshape(1, -1)
-    Kff = prior.Kff_diag(data.x)
+    Kff = prior.Kff_diag(x)
     variance = mix_variance(prior, jnp.broadcast_to(Kff, (L, n, J)))
-    log_tau = jnp.where(data.mask, -jnp.log(2.0 * np.pi * noise), 0.0)
+    log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
     return _Statistics(Psi, b, jnp.sum(log_tau) - jnp.sum(tau * r**2), jnp.sum(tau * variance))

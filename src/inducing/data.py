@@ -135,6 +135,6 @@ def _numbers(array: np.ndarray, name: str) -> np.ndarray:
                     float(v)
                 except (TypeError, ValueError):
                     raise TypeError(
-                        f"{name} has {v!r} in column {column}, which is no number; encode text columns as numbers first."
+                        f"{name} has {v!r} in column {column}, which is no number; encode text as numbers first."
                     ) from None
         raise

@@ -92,14 +92,14 @@ def models(num: int, key: Array) -> dict[str, Model]:
         return SparseGP(GP(kernel), InducingPoints(Z))
 
     def inner(Z: Array) -> SparseGP:
-        kernel = SquaredExponential(lengthscale=jnp.full(Z.shape[1], 0.7), variance=0.5)
+        kernel = SquaredExponential(lengthscale=jnp.full(Z.shape[1], 0.7), variance=jnp.asarray(0.5))
         prior = Independent(GP(kernel), num=Z.shape[1], mean=Identity())
         return SparseGP(prior, InducingPoints(Z), root=1e-3 * jnp.stack([jnp.eye(num)] * Z.shape[1]))
 
     def latent(key: Array) -> LatentVariable:
         return LatentVariable(1, Amortised.mlp(key, dim=1, x=1, y=1, hidden=(20, 2)))
 
-    noise = Gaussian(0.05)
+    noise = Gaussian(jnp.asarray(0.05))
     return {
         "GP": Model(last(line), noise),
         "DGP": Model([inner(line), last(line)], noise),
@@ -194,7 +194,7 @@ def print_table(rows: list[Row]) -> None:
     print()
 
 
-def draw(points: Array, pictures: dict[str, Array], x: Array, y: Array, path: Path) -> None:
+def draw(points: np.ndarray, pictures: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, path: Path) -> None:
     """Data and predictive densities side by side."""
     import matplotlib
 

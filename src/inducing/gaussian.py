@@ -55,7 +55,8 @@ def marginalise(
 
     >>> from inducing.covariance import Diagonal
     >>> one = jnp.ones(1)
-    >>> mean, cov = marginalise(0 * one, 0 * one, one[:, None], one[:, None], Diagonal(one), 2 * one, 0.25 * one[:, None])
+    >>> S = 0.25 * one[:, None]
+    >>> mean, cov = marginalise(0 * one, 0 * one, one[:, None], one[:, None], Diagonal(one), 2 * one, S)
     >>> float(mean[0]), float(cov[0, 0])
     (2.0, 0.25)
     """

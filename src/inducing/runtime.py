@@ -9,7 +9,7 @@ scheduler for CPUs slows chains of matrix products, so it is off in what we comp
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import equinox as eqx
@@ -27,8 +27,10 @@ def jit(fn: Callable) -> Callable:
     >>> float(jit(lambda x: 2 * x)(jnp.ones(())))
     2.0
     """
-    options = {"xla_cpu_enable_concurrency_optimized_scheduler": False} if _tuned() else None
-    return eqx.filter_jit(fn, compiler_options=options)
+    options: dict[str, Any] = {}
+    if _tuned():
+        options["compiler_options"] = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
+    return eqx.filter_jit(fn, **options)
 
 
 @functools.cache
@@ -39,7 +41,7 @@ def _controller() -> Any:
 
 
 @contextlib.contextmanager
-def limited_threads() -> Iterator[None]:
+def limited_threads() -> Generator[None]:
     """One BLAS thread inside the block, which must end after its results are ready (dispatch is asynchronous)."""
     if not _tuned():
         yield

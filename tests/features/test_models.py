@@ -171,3 +171,33 @@ def test_derivative_oracles_by_features(oracles):
             got = derivative(case)
             for key, expected in case["expected"].items():
                 np.testing.assert_allclose(got[key], expected, rtol=case["rtol"], atol=case["atol"], err_msg=key)
+
+
+def test_kronecker_root_is_the_dense_product():
+    """Bound, process and draws of a Kronecker root are those of its dense product; Adam trains its factors."""
+    features, kernel, X = CASES["product"]
+    rng = np.random.default_rng(0)
+    factors = tuple(jnp.asarray(np.tril(0.3 * rng.normal(size=(n, n))) + np.eye(n)) for n in (5, 3))
+    mean = jnp.asarray(rng.normal(size=15))
+    data = ig.Data(X, jnp.sin(2.0 * jnp.asarray(X).sum(1)))
+    layers = [ig.SparseGP(ig.GP(kernel), features, mean, root) for root in (factors, jnp.kron(*factors))]
+
+    @eqx.filter_jit
+    def compute(layer, data):
+        bound = ig.elbo(ig.Model(layer, ig.likelihoods.Gaussian(0.1)), data)
+        return bound, layer.kl(), layer.marginals(data.x), layer.draw(jax.random.key(0), 64, 2)(data.x)
+
+    pairs = zip(*[jax.tree.leaves(compute(layer, data)) for layer in layers], strict=True)
+    for got, expected in pairs:
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+    model = ig.Model(layers[0], ig.likelihoods.Gaussian(0.1))
+    result = ig.fit(model, data, steps=20, batch_size=4, progress=False, initialise=False)
+    assert result.method == "adam"
+    assert [f.shape for f in result.model.layers[0].root] == [(1, 5, 5), (1, 3, 3)]
+    assert float(ig.elbo(result.model, data)) > float(ig.elbo(model, data))
+    with pytest.raises(TypeError, match="Kronecker"):
+        ig.natural_gradient_step(model, data)
+    with pytest.raises(ValueError, match="sizes of product 15"):
+        ig.SparseGP(ig.GP(kernel), features, root=(jnp.eye(5), jnp.eye(4)))
+    with pytest.raises(ValueError, match="coordinates 'w'"):
+        ig.SparseGP(ig.GP(kernel), features, root=factors, coordinates="u")

@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ from inducing.parameters import ordered, positive
 def _parts(kind: type, kernels: tuple[AbstractKernel, ...]) -> tuple[AbstractKernel, ...]:
     parts: list[AbstractKernel] = []
     for kernel in kernels:
-        parts.extend(kernel.kernels if type(kernel) is kind else (kernel,))  # type: ignore[attr-defined]
+        parts.extend(cast(Any, kernel).kernels if type(kernel) is kind else (kernel,))
     return tuple(parts)
 
 

@@ -5,27 +5,45 @@ The shape of the root says its form:
     full      [L, M, M]    one lower-triangular root for each latent
     diagonal  [L, 1, M]    independent inducing variables
     coupled   [L·M, L·M]   one lower-triangular root for all latents together
+    Kronecker ([L, M₁, M₁], [L, M₂, M₂], …)   a product of small roots for each latent, M = M₁ M₂ …, in w coordinates
 """
 
+import math
+from functools import reduce
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import AbstractCovariance, batched
 from ..priors.latents import repeat as repeat
 
+Root = Array | tuple[Array, ...]
 
-def is_coupled(root: Array) -> bool:
+
+def is_kronecker(root: Root) -> bool:
+    """Whether the root is a Kronecker product of smaller ones."""
+    return isinstance(root, tuple)
+
+
+def is_coupled(root: Root) -> bool:
     """Whether the root correlates the latents."""
-    return root.ndim == 2
+    return not isinstance(root, tuple) and root.ndim == 2
 
 
-def is_diagonal(root: Array) -> bool:
+def is_diagonal(root: Root) -> bool:
     """Whether the root is diagonal (a single inducing variable counts as full)."""
-    return root.ndim == 3 and root.shape[1] == 1 and root.shape[2] > 1
+    return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == 1 and root.shape[2] > 1
 
 
-def as_root(root: Array, L: int, M: int) -> Array:
-    """A user's root in one of the three forms: [M], [M, M], [L, M], [L, M, M] and [L·M, L·M] are accepted."""
+def as_root(root: Root, L: int, M: int) -> Root:
+    """A user's root in one of the forms: [M], [M, M], [L, M], [L, M, M], [L·M, L·M] or a tuple of factors."""
+    if isinstance(root, tuple):
+        factors = tuple(jnp.broadcast_to(f, (L, *f.shape[-2:])) for f in root)
+        if any(f.shape[-1] != f.shape[-2] for f in factors) or math.prod(f.shape[-1] for f in factors) != M:
+            shapes = [list(f.shape) for f in root]
+            raise ValueError(f"root has factors of shapes {shapes}; square ones with sizes of product {M} are needed.")
+        return factors
     accepted = {
         (L, M, M): lambda r: r,
         (L, 1, M): lambda r: r,
@@ -41,8 +59,23 @@ def as_root(root: Array, L: int, M: int) -> Array:
     return accepted[root.shape](root)
 
 
-def root_transpose_matmul(root: Array, A: Float[Array, "K M n"]) -> Float[Array, "L M2 n"]:
+def _along_factors(root: tuple[Array, ...], A: Float[Array, "K M n"], side: int) -> Float[Array, "L M n"]:
+    """R A (side 1) or Rᵀ A (side 0) for R = R₁ ⊗ R₂ ⊗ …."""
+    L, sizes = root[0].shape[0], [f.shape[-1] for f in root]
+
+    def one(factors, a):
+        out = a.reshape(*sizes, -1)
+        for axis, f in enumerate(factors):
+            out = jnp.moveaxis(jnp.tensordot(f, out, ((side,), (axis,))), 0, axis)
+        return out.reshape(a.shape)
+
+    return jax.vmap(one)(root, jnp.broadcast_to(A, (L, *A.shape[1:])))
+
+
+def root_transpose_matmul(root: Root, A: Float[Array, "K M n"]) -> Float[Array, "L M2 n"]:
     """T_l = R_lᵀ A_l, so that Cov(f_l, f_k) = T_lᵀ T_k; M2 is M, or L·M for a coupled root. A may be shared (K = 1)."""
+    if isinstance(root, tuple):
+        return _along_factors(root, A, 0)
     if is_diagonal(root):
         return root[:, 0, :, None] * A
     if is_coupled(root):
@@ -56,32 +89,39 @@ def root_transpose_matmul(root: Array, A: Float[Array, "K M n"]) -> Float[Array,
     return RT @ A
 
 
-def log_abs_det(root: Array) -> Float[Array, ""]:
+def log_abs_det(root: Root) -> Float[Array, ""]:
     """log |det R|, summed over the latents."""
+    if isinstance(root, tuple):
+        M = math.prod(f.shape[-1] for f in root)
+        return reduce(jnp.add, [log_abs_det(f) * (M // f.shape[-1]) for f in root])
     diagonal = root if is_diagonal(root) else jnp.diagonal(root, axis1=-2, axis2=-1)
     return jnp.sum(jnp.log(jnp.abs(diagonal)))
 
 
-def kl(m: Float[Array, "L M"], root: Array, half_logdet: Array | float = 0.0) -> Float[Array, ""]:
+def kl(m: Float[Array, "L M"], root: Root, half_logdet: Array | float = 0.0) -> Float[Array, ""]:
     """KL(q ‖ p) in w, where p = N(0, I).
 
     For q given in other coordinates, `root` is the whitened one and `half_logdet` corrects log |det R| to what it is
     there; see `SparseGP.kl`.
     """
-    return 0.5 * (jnp.sum(root**2) + jnp.sum(m**2) - m.size) - half_logdet
+    factors = root if isinstance(root, tuple) else (root.reshape(-1, *root.shape[-2:]),)
+    squares = reduce(jnp.multiply, [jnp.sum(f**2, axis=(1, 2)) for f in factors])
+    return 0.5 * (jnp.sum(squares) + jnp.sum(m**2) - m.size) - half_logdet
 
 
-def expand(root: Array) -> Array:
-    """A diagonal root as a full one; others as they are."""
+def expand(root: Root) -> Array:
+    """A diagonal or Kronecker root as a full one; others as they are."""
+    if isinstance(root, tuple):
+        return reduce(jax.vmap(jnp.kron), root)
     return jnp.eye(root.shape[-1], dtype=root.dtype)[None] * root if is_diagonal(root) else root
 
 
-def whiten(root: Array, Kuu: AbstractCovariance, L: int) -> Array:
+def whiten(root: Root, Kuu: AbstractCovariance, L: int) -> Array:
     """Luu⁻¹ R for a root of v."""
     return _left("root_solve", expand(root), Kuu, L)
 
 
-def colour(root: Array, Kuu: AbstractCovariance, L: int) -> Array:
+def colour(root: Root, Kuu: AbstractCovariance, L: int) -> Array:
     """Luu R for a root of w."""
     return _left("root_matmul", expand(root), Kuu, L)
 
@@ -98,8 +138,10 @@ def repeat_dense(Kuu: AbstractCovariance, L: int) -> Float[Array, "L M M"]:
     return batched("dense", repeat(Kuu, L))
 
 
-def root_matmul(root: Array, x: Float[Array, "L M"]) -> Float[Array, "L M"]:
+def root_matmul(root: Root, x: Float[Array, "L M"]) -> Float[Array, "L M"]:
     """R x for a vector of all latents."""
+    if isinstance(root, tuple):
+        return _along_factors(root, x[..., None], 1)[..., 0]
     if is_diagonal(root):
         return root[:, 0] * x
     if is_coupled(root):

@@ -44,7 +44,7 @@ class Cache(NamedTuple):
 
     Kuu: AbstractCovariance
     mean: Float[Array, "L M"]
-    root: Array
+    root: qu.Root
     quadratic: Quadratic | None = None
 
 
@@ -62,9 +62,10 @@ class SparseGP(AbstractLayer):
         f(·) ~ GP( μ(·) + k_·u Kuu⁻¹ (m_u − μ_u),  k(·,·') − k_·u Kuu⁻¹ (Kuu − S_uu) Kuu⁻¹ k_u·' )
 
     q(u) is held in one of three `coordinates`: u itself, v = u − μ_u, or w = Luu⁻¹v (whitened, the default). `mean`
-    is [L, M] ([M] for one latent), `root` a root of the covariance: lower triangular [L, M, M], diagonal [L, M], or
-    coupled across latents [L·M, L·M]; without them, q(u) starts at the prior. `features` is one object for all
-    latents or a sequence with one for each. `jitter` is relative to the mean diagonal of Kuu (None: by dtype).
+    is [L, M] ([M] for one latent), `root` a root of the covariance: lower triangular [L, M, M], diagonal [L, M],
+    coupled across latents [L·M, L·M], or a tuple of factors of which it is the Kronecker product (for the many features
+    of `features.Product`; in w); without them, q(u) starts at the prior. `features` is one object for all latents or a
+    sequence with one for each. `jitter` is relative to the mean diagonal of Kuu (None: by dtype).
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -77,7 +78,7 @@ class SparseGP(AbstractLayer):
     prior: AbstractPrior
     features: AbstractFeatures | tuple[AbstractFeatures, ...]
     mean: Float[Array, "L M"] = real()
-    root: Float[Array, "..."] = lower_triangular()
+    root: Float[Array, "..."] | tuple[Float[Array, "..."], ...] = lower_triangular()
     coordinates: Coordinates = eqx.field(static=True)
     jitter: float = eqx.field(static=True)
 
@@ -117,7 +118,10 @@ class SparseGP(AbstractLayer):
         if root is None:
             root = jnp.broadcast_to(jnp.eye(M, dtype=dtype), (L, M, M))
             root = root if coordinates == "w" else jnp.linalg.cholesky(qu.repeat_dense(Kuu, L))
-        mean, root = as_float_array(mean), as_float_array(root)
+        mean = as_float_array(mean)
+        root = tuple(as_float_array(f) for f in root) if isinstance(root, tuple) else as_float_array(root)
+        if qu.is_kronecker(root) and coordinates != "w":
+            raise ValueError(f"a Kronecker root is for coordinates 'w', not {coordinates!r}; leave coordinates out.")
         if mean.size != L * M or mean.shape[-1] != M:
             raise ValueError(f"mean has shape {list(mean.shape)}; for {L} latents and {M} features pass [{L}, {M}].")
         self.mean = mean.reshape(L, M)
@@ -133,7 +137,7 @@ class SparseGP(AbstractLayer):
         """The prior covariance of u, stacked along a leading axis K (L, or 1 if all latents share it)."""
         return self.prior.Kuu(self.features, self.jitter)
 
-    def whitened(self, Kuu: AbstractCovariance) -> tuple[Float[Array, "L M"], Array]:
+    def whitened(self, Kuu: AbstractCovariance) -> tuple[Float[Array, "L M"], qu.Root]:
         """Mean and root of q(w), whatever the coordinates: w = Luu⁻¹ (u − μ_u)."""
         if self.coordinates == "w":
             return self.mean, self.root

@@ -75,9 +75,10 @@ def make_plan(
     natural: tuple[int, ...] = ()
     if method.startswith("natgrad"):
         natural = q if method == "natgrad-all" else q[-1:]
-        if not natural or optimal_q:
+        if not natural or optimal_q or any(qu.is_kronecker(model.layers[i].root) for i in natural):
             raise ValueError(
-                f"method={method!r} needs a SparseGP layer whose mean and root the objective trains; use 'adam'."
+                f"method={method!r} needs a SparseGP layer whose mean and root (of no Kronecker form) the objective "
+                "trains; use 'adam'."
             )
     whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
     if not whole and batch_size is None and len(data) > 2 * BATCH:
@@ -113,13 +114,14 @@ def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, 
         return (
             ("adam", "the objective samples") if samples else ("lbfgs", "the objective is of all data and has no noise")
         )
-    if target.fn is elbo and _is_conjugate(model) and q and not stepwise and not qu.is_diagonal(model.layers[0].root):
+    full = _is_conjugate(model) and not qu.is_diagonal(root := model.layers[0].root) and not qu.is_kronecker(root)
+    if target.fn is elbo and full and q and not stepwise:
         layer = model.layers[0]
         L, M = layer.prior.num_latents, layer.num_features
         cost = len(data) * M**2 * (L if layer.prior.mixing is None else L**2)
         if cost <= AFFORDABLE:
             return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
-    if q and target.fn not in (collapsed_elbo, log_evidence):
+    if q and target.fn not in (collapsed_elbo, log_evidence) and not qu.is_kronecker(model.layers[q[-1]].root):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
     return "adam", "gradient steps for all parameters"
 

@@ -95,6 +95,8 @@ def natural_gradient_step(
     gp = model.layers[layer]
     if not isinstance(gp, SparseGP):
         raise TypeError(f"layers[{layer}] is a {type(gp).__name__}; natural gradients are for SparseGP layers.")
+    if qu.is_kronecker(gp.root):
+        raise TypeError("a Kronecker root has no natural-gradient step in closed form; use ig.fit(..., method='adam').")
     data = as_data(data, dtype_of(model))
 
     def where(m):

@@ -15,6 +15,7 @@ from ..data import Data, as_data
 from ..kernels.composite import ActiveDims, Product, Sum
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
+from ..layers import qu
 from ..layers.sparse_gp import SparseGP
 from ..parameters import dtype_of
 
@@ -66,7 +67,7 @@ def _is_prior(layer: SparseGP) -> bool:
     """Whether q(u) = p(u)."""
     if layer.coordinates != "w":
         return abs(float(layer.kl())) <= 1e-6 * layer.mean.size
-    root = np.asarray(layer.root)
+    root = np.asarray(qu.expand(layer.root) if qu.is_kronecker(layer.root) else layer.root)
     eye = np.eye(root.shape[-1]) if root.shape[-2] == root.shape[-1] else 1.0
     return not np.any(layer.mean) and bool(np.all(root == eye))
 
