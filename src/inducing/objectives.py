@@ -45,7 +45,7 @@ def elbo(
     key: Array | None = None,
     samples: int = 1,
     importance: int = 1,
-    beta: float = 1.0,
+    beta: float | Float[Array, ""] = 1.0,
     num_data: int | None = None,
     integrate: bool = True,
     doubly_reparameterised: bool = False,
@@ -102,7 +102,7 @@ def iw_elbo_global(
     key: Array,
     importance: int = 10,
     samples: int = 1,
-    beta: float = 1.0,
+    beta: float | Float[Array, ""] = 1.0,
     num_data: int | None = None,
 ) -> Float[Array, ""]:
     """Importance weighting over the weights θ themselves, and over latent variables h with them (sections 3.2 and 3.4).
@@ -154,7 +154,7 @@ def _log_weights(
     data: Data,
     key: Array | None,
     replicates: int,
-    beta: float,
+    beta: float | Float[Array, ""],
     integrate: bool,
     shifts: dict[int, Array] | None = None,
 ) -> Float[Array, "N R"]:
@@ -178,7 +178,7 @@ def _log_weights(
 
 
 def _doubly_reparameterised(
-    model: Model, data: Data, key: Array, R: int, beta: float, integrate: bool
+    model: Model, data: Data, key: Array, R: int, beta: float | Float[Array, ""], integrate: bool
 ) -> Float[Array, " N"]:
     """log 1/R Σ_r w_r of each datum, with the doubly reparameterised gradient for the encoders.
 
