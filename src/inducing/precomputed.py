@@ -141,7 +141,7 @@ def fourier_statistics(
         weights = jnp.stack([s, v]).astype(waves.dtype)
         return total + weights @ waves, None
 
-    zero = jnp.zeros((2, 2 * F), jnp.result_type(theta.dtype, jnp.complex64))
+    zero = jnp.zeros((2, 2 * F), jax.lax.complex(theta[:1], theta[:1]).dtype)
     sums, _ = jax.lax.scan(add, zero, (cut(theta), cut(seen), cut(y)))
     C = jnp.concatenate([jnp.sum(seen)[None], jnp.real(sums[0])])
     S = jnp.concatenate([jnp.zeros((1,), C.dtype), jnp.imag(sums[0])])
