@@ -8,11 +8,15 @@ PIP = $$($(BIN)/python -m pip --version >/dev/null 2>&1 && echo "$(BIN)/python -
 INSTALL = PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet --disable-pip-version-check
 PEER_PIP = $$(.venv-bench/$*/bin/python -m pip --version >/dev/null 2>&1 && echo ".venv-bench/$*/bin/python -m pip" || echo "$(PYTHON) -m pip --python .venv-bench/$*/bin/python")
 
-.PHONY: demo test lint format bench bench-fit clean
+.PHONY: demo examples test lint format bench bench-fit clean
 .DELETE_ON_ERROR:
 
 demo: .venv/plot.stamp
 	$(BIN)/python -m inducing demo --out out
+
+# Every example in turn, into out/: about half an hour; INDUCING_QUICK=1 only sees that they run.
+examples: .venv/test.stamp
+	for file in examples/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
@@ -31,6 +35,7 @@ PEERS = .venv-bench/tensorflow.stamp .venv-bench/gpytorch.stamp .venv-bench/gpja
 
 bench: .venv/test.stamp $(PEERS)
 	$(BIN)/python benchmarks/speed.py $(BENCH)
+	$(BIN)/python benchmarks/fourier.py
 	$(BIN)/python benchmarks/tables.py
 
 bench-fit: .venv/test.stamp $(PEERS)

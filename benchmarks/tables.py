@@ -203,6 +203,14 @@ def race_table(results: dict) -> str:
     return table(["seconds", "to log-likelihood", *RUNNERS, "ratio"], rows)
 
 
+def fourier_table(rows: list[dict]) -> str:
+    """Seconds of a bound with its gradient against N, by Fourier features and by points; and of a whole fit."""
+    columns = ("sums once", "evaluation, Fourier", "evaluation, inducing points", "whole fit and prediction, Fourier")
+    return table(
+        ["seconds, N", "M", *columns], [[f"{r['N']:,}", str(r["M"]), *(f"{r[c]:.3g}" for c in columns)] for r in rows]
+    )
+
+
 def replace(page: str, name: str, text: str) -> str:
     """Put text between the markers of a table."""
     pattern = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.S)
@@ -225,6 +233,9 @@ def main() -> None:
             ("memory", memory_line),
         ):
             page = replace(page, name, make(results))
+    fourier = HERE / "results" / "fourier.json"
+    if fourier.exists():
+        page = replace(page, "fourier", fourier_table(json.loads(fourier.read_text())))
     if fit.exists():
         results = json.loads(fit.read_text())
         for name, make in (("quality", quality_table), ("deep", deep_table), ("race", race_table)):
