@@ -8,7 +8,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: keep
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Tests compile much and compute little: let the compiler not try hard.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
-    " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 )
 
 import json
