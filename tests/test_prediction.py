@@ -61,7 +61,7 @@ def test_few_compilations():
     calls = []
     model = ig.Model(sparse_gp(mean=Counting(calls)), ig.likelihoods.Gaussian(0.1))
     model.predict(np.ones(3))
-    for sizes in [(1, 60, 128), (129, 500, 2048), (6000, 7000, 8192)]:
+    for sizes in [(1, 60, 128), (129, 500, 1024), (6000, 7000, 8192)]:
         model.predict(np.ones(sizes[0]))
         before = len(calls)
         for N in sizes[1:]:

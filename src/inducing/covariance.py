@@ -44,7 +44,7 @@ def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return jnp.concatenate([jnp.concatenate([A, above], 1), jnp.concatenate([below, C], 1)], 0)
 
 
-def _lower_half(P: Array) -> Array:
+def lower_half(P: Array) -> Array:
     """Φ(P): the lower triangle with half the diagonal, so that Φ(P) + Φ(P)ᵀ = P for symmetric P."""
     return jnp.tril(P) - 0.5 * jnp.diag(jnp.diagonal(P))
 
@@ -84,7 +84,7 @@ def _factor_jvp(jitter, primals, tangents):
     # dL = L Φ(L⁻¹ dK L⁻ᵀ), dL⁻¹ = −Φ(L⁻¹ dK L⁻ᵀ) L⁻¹: products only, and their transposes in reverse mode.
     (K,), (dK,) = primals, tangents
     L, Linv, c = _factor(K, jitter)
-    P = _lower_half(Linv @ _shift(dK, c) @ Linv.T)
+    P = lower_half(Linv @ _shift(dK, c) @ Linv.T)
     return (L, Linv, c), (L @ P, -P @ Linv, jnp.zeros_like(c))
 
 

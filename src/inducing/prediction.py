@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from .covariance import Dense, default_jitter
 from .data import Data, as_inputs
-from .layers.sparse_gp import SparseGP
+from .layers.sparse_gp import SparseGP, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.predictive import Predictive, lenient
@@ -24,7 +24,7 @@ from .runtime import jit, limited_threads
 if TYPE_CHECKING:
     from .model import Model
 
-FEW, ROWS = 128, 2048  # rows of a block: for few inputs, and for many (times one sample)
+FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample)
 NEW = -1  # Data.index of an input that is no training datum
 
 
@@ -305,8 +305,9 @@ def _moments(
     """
     key, samples = _needs_key(model, key, samples)
     if _traced(model, X, index, key):  # under jit, grad or vmap: no jit of our own
-        rows = jnp.full(len(X), NEW) if index is None else index
-        return _block_moments(model, model.layers[-1].cache(), X, rows, key, samples, correlated)
+        own = jnp.full(len(X), NEW) if index is None else index
+        cache = model.layers[-1].cache()
+        return with_cache(lambda c: _block_moments(model, c, X, own, key, samples, correlated), cache)
     N = len(X)
     size = FEW if N * samples <= FEW else max(1, ROWS // samples)
     blocks = _blocks(N, size)
@@ -330,18 +331,19 @@ def _compiled() -> Callable:  # built on first use: choosing the compiler's opti
 def _all_moments(
     model: "Model", x: Array, rows: Array, key: Array, blocks: Array, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
-    cache = model.layers[-1].cache()
+    def run(cache):
+        def one(i):
+            return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(key, i), samples, correlated)
 
-    def one(i):
-        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(key, i), samples, correlated)
+        def step(i, out):
+            return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
 
-    def step(i, out):
-        return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
+        shapes = jax.eval_shape(one, 0)
+        out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
+        out = jax.lax.fori_loop(0, blocks, step, out)
+        return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
 
-    shapes = jax.eval_shape(one, 0)
-    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
-    out = jax.lax.fori_loop(0, blocks, step, out)
-    return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
+    return with_cache(run, model.layers[-1].cache())
 
 
 def _block_moments(

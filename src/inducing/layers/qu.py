@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from ..covariance import AbstractCovariance, batched
 from ..priors.latents import repeat as repeat
+from .reduction import times_shared
 
 Root = Array | tuple[Array, ...]
 
@@ -34,6 +35,11 @@ def is_coupled(root: Root) -> bool:
 def is_diagonal(root: Root) -> bool:
     """Whether the root is diagonal (a single inducing variable counts as full)."""
     return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == 1 and root.shape[2] > 1
+
+
+def is_full(root: Root) -> bool:
+    """Whether there is one lower-triangular root for each latent."""
+    return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == root.shape[2]
 
 
 def as_root(root: Root, L: int, M: int) -> Root:
@@ -82,11 +88,7 @@ def root_transpose_matmul(root: Root, A: Float[Array, "K M n"]) -> Float[Array, 
         M = A.shape[1]
         rows = root.reshape(root.shape[0] // M, M, root.shape[1])
         return jnp.swapaxes(rows, 1, 2) @ A
-    L, M, _ = root.shape
-    RT = jnp.swapaxes(root, 1, 2)
-    if A.shape[0] == 1 and L > 1:  # one product for all latents
-        return (RT.reshape(L * M, M) @ A[0]).reshape(L, M, -1)
-    return RT @ A
+    return times_shared(jnp.swapaxes(root, 1, 2), A)
 
 
 def log_abs_det(root: Root) -> Float[Array, ""]:

@@ -1,6 +1,6 @@
 """The sparse Gaussian process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -26,6 +26,7 @@ from ..priors.base import (
 from ..priors.latents import apply_features
 from . import qu
 from .base import AbstractLayer
+from .reduction import column_sums, mean_and_reduction, quadratic_forms
 
 
 class Quadratic(NamedTuple):
@@ -46,6 +47,13 @@ class Cache(NamedTuple):
     mean: Float[Array, "L M"]
     root: qu.Root
     quadratic: Quadratic | None = None
+
+
+def with_cache(run: Callable[[Any], Any], cache: Any) -> Any:
+    """run(cache), with the quadratic form left out where it is not accurate: decided while running, once for all."""
+    if not isinstance(cache, Cache) or cache.quadratic is None:
+        return run(cache)
+    return jax.lax.cond(cache.quadratic.accurate, run, lambda c: run(c._replace(quadratic=None)), cache)
 
 
 class _Sites(NamedTuple):
@@ -213,20 +221,14 @@ class SparseGP(AbstractLayer):
         n, J, L = X.shape[0], self.prior.num_sites, self.prior.num_latents
         prior_variance = jnp.broadcast_to(K := self.prior.Kff_diag(X), (L, *K.shape[1:]))  # [L, n, J]
         if cache is not None and cache.quadratic is not None:
-            mean_s, reduction = jax.lax.cond(
-                cache.quadratic.accurate,
-                lambda X, cache: self._quick_reduction(X, cache),  # not the bound methods: JAX would hash the layer
-                lambda X, cache: self._reduction(X, cache),
-                X,
-                cache,
-            )
+            mean_s, reduction = self._quick_reduction(X, cache)
             variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
         elif not qu.is_coupled(self.root):
             mean_s, reduction = self._reduction(X, cache)
             variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
         else:
             mean_s, A, T = self._sites(X, cache)
-            conditional = prior_variance - jnp.broadcast_to(a := _column_norms(A).reshape(-1, n, J), (L, *a.shape[1:]))
+            conditional = prior_variance - jnp.broadcast_to(a := column_sums(A**2).reshape(-1, n, J), (L, *a.shape[1:]))
             C = jnp.einsum("lin,kin->nlk", T, T).reshape(n, J, L, L)
             variance = mix_variance(self.prior, conditional) + mix_coupled_variance(self.prior, C)
         mean = self.prior.mean(X) + mix_mean(self.prior, jnp.moveaxis(mean_s.reshape(L, n, J), 0, 1))
@@ -235,8 +237,12 @@ class SparseGP(AbstractLayer):
 
     def _reduction(self, X: Float[Array, "n D"], cache: Cache | None) -> tuple[Array, Array]:
         """The mean [L, n·J] of the sites of uncoupled latents, and by how much q reduces their prior variance."""
+        Kuu, m, root, _ = self._factors() if cache is None else cache
+        if isinstance(Kuu, Dense) and qu.is_full(root):
+            Kuf = self.prior.Kuf(self.features, X)
+            return mean_and_reduction(Kuu.matrix, Kuu.inverse_root, Kuf.reshape(*Kuf.shape[:2], -1), m, root)
         sites = self._sites(X, cache)
-        explained, kept = _column_norms(sites.A), _column_norms(sites.T)
+        explained, kept = column_sums(sites.A**2), column_sums(sites.T**2)
         return sites.mean, jnp.broadcast_to(explained, kept.shape) - kept
 
     def _quick_reduction(self, X: Float[Array, "n D"], cache: Cache) -> tuple[Array, Array]:
@@ -244,12 +250,8 @@ class SparseGP(AbstractLayer):
         alpha, C, _ = cache.quadratic
         Kuf = self.prior.Kuf(self.features, X)
         Kuf = Kuf.reshape(*Kuf.shape[:2], -1)
-        L, M, _ = C.shape
-        if Kuf.shape[0] == 1:
-            mean, product = alpha @ Kuf[0], (C.reshape(L * M, M) @ Kuf[0]).reshape(L, M, -1)
-        else:
-            mean, product = (alpha[:, None, :] @ Kuf)[:, 0], C @ Kuf
-        return mean, _column_sums(product * jnp.broadcast_to(Kuf, product.shape))
+        mean = alpha @ Kuf[0] if Kuf.shape[0] == 1 else (alpha[:, None, :] @ Kuf)[:, 0]
+        return mean, quadratic_forms(C, Kuf)
 
     def site_covariance(self, X: Float[Array, "N G D"], cache: Cache | None = None) -> tuple[Array, Array]:
         """Mean [N, L, G, J] and covariance of the sites of each latent, jointly within each group of G points.
@@ -359,13 +361,3 @@ def _checked_features(features: Any, prior: AbstractPrior) -> Any:
     if len({f.num_features for f in features}) > 1:
         raise ValueError(f"all latents need the same number of features, got {[f.num_features for f in features]}.")
     return features
-
-
-def _column_norms(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
-    """Σ_m A[k, m, n]²."""
-    return _column_sums(A**2)
-
-
-def _column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
-    """Σ_m A[k, m, n], as a product with ones (a sum over the leading axis of a wide array is slow on CPUs)."""
-    return jnp.einsum("m,kmn->kn", jnp.ones(A.shape[1], A.dtype), A)

@@ -29,7 +29,7 @@ from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
 
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
 STREAK = 100  # so many failed steps in a row end a fit
-LOOKS = 100  # how often in a run the parameters are judged
+LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters, of which a run has about 100
 SPREAD = 0.7  # of the logarithms of positive parameters between starts
 
 
@@ -230,7 +230,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
     epoch = len(loop.data) / (loop.batch_size or len(loop.data))
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
     monitor = Monitor(loop.problem.model, steps, label=plan.method, window=window, **watch._asdict())
-    look = max(1, min(100, steps // LOOKS))
+    look = min(max(LOOK[0], steps // 100), LOOK[1])
     reason, n, failures = "all steps done", 1, 0
     try:
         while monitor.step < steps:
@@ -239,7 +239,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
             began = time.perf_counter()
             new, values = jax.block_until_ready(advance(loop, pace, state, jnp.asarray(n, jnp.int32)))
             elapsed = time.perf_counter() - began
-            values = np.asarray(values[:n], float)
+            values = np.asarray(values, float)[:n]
             stop = None
             if not plan.noisy and monitor.step % look == 0:  # the value before the first step is that of `state`
                 stop = monitor.judge(state.free, float(values[0]))

@@ -1,0 +1,100 @@
+"""What q(u) does to each point by itself: the mean it adds to the prior, and the variance it takes away."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..covariance import lower_half
+
+
+def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
+    """Σ_m A[k, m, n], as a product with ones (a sum over the leading axis of a wide array is slow on CPUs).
+
+    >>> column_sums(jnp.ones((1, 2, 3))).tolist()
+    [[2.0, 2.0, 2.0]]
+    """
+    return jnp.einsum("m,kmn->kn", jnp.ones(A.shape[1], A.dtype), A)
+
+
+def times_shared(W: Float[Array, "L m M"], A: Float[Array, "K M n"]) -> Float[Array, "L m n"]:
+    """W_l A_l for each latent: a single product if all latents share A (K = 1).
+
+    >>> times_shared(jnp.ones((3, 2, 2)), jnp.ones((1, 2, 5))).shape
+    (3, 2, 5)
+    """
+    L, m, M = W.shape
+    if A.shape[0] == L:
+        return W @ A
+    return (W.reshape(L * m, M) @ A[0]).reshape(L, m, -1)
+
+
+def quadratic_forms(C: Float[Array, "L M M"], B: Float[Array, "K M n"], block: int = 128) -> Float[Array, "L n"]:
+    """diag(Bᵀ C B) for symmetric C: blocks of rows are multiplied from the diagonal on, those right of it twice.
+
+    >>> quadratic_forms(jnp.eye(2)[None], jnp.ones((1, 2, 3))).tolist()
+    [[2.0, 2.0, 2.0]]
+    """
+    total = jnp.zeros((), C.dtype)
+    for start in range(0, C.shape[1], block):
+        end = start + block
+        rows = jnp.concatenate([C[:, start:end, start:end], 2.0 * C[:, start:end, end:]], axis=2)
+        product = times_shared(rows, B[:, start:])
+        total = total + column_sums(jnp.broadcast_to(B[:, start:end], product.shape) * product)
+    return total
+
+
+@jax.custom_jvp
+def mean_and_reduction(
+    K: Float[Array, "K M M"],
+    inverse_root: Float[Array, "K M M"],
+    Kuf: Float[Array, "K M n"],
+    m: Float[Array, "L M"],
+    root: Float[Array, "L M M"],
+) -> tuple[Float[Array, "L n"], Float[Array, "L n"]]:
+    """Mean and lost variance of each latent at each point, for q(w) = N(m, R Rᵀ), w = Luu⁻¹ v and A = Luu⁻¹ Kuf.
+
+        mean = mᵀA,      reduction = diag(Aᵀ W A),   W = I − R Rᵀ
+
+    so that the variance is Kff − reduction. `K` is Kuu and `inverse_root` is Luu⁻¹, which must be that of K: the
+    derivative is taken through K. With V = Luu⁻¹ dKuf and E = −Φ(Luu⁻¹ dK Luu⁻ᵀ) (Φ: the lower triangle with half the
+    diagonal), dA = V + E A, and since W is symmetric
+
+        d mean = (dm + Eᵀm)ᵀ A + mᵀV,      d reduction = 2 diag(Vᵀ W A) + diag(Aᵀ H A),   H = 2 W E − 2 dR Rᵀ.
+
+    The reverse pass of this needs two large products (Luu⁻ᵀ·, and A diag(·) Aᵀ for H), where that of the formula needs
+    four. H is right up to an antisymmetric part, which the quadratic form does not see.
+
+    >>> eye = jnp.eye(2)[None]
+    >>> mean, reduction = mean_and_reduction(eye, eye, jnp.ones((1, 2, 3)), jnp.zeros((1, 2)), 0.5 * eye)
+    >>> reduction.tolist()
+    [[1.5, 1.5, 1.5]]
+    """
+    mean, reduction, _ = _whitened(inverse_root, Kuf, m, root)
+    return mean, reduction
+
+
+def _row_products(m: Float[Array, "L M"], A: Float[Array, "K M n"]) -> Float[Array, "L n"]:
+    return m @ A[0] if A.shape[0] == 1 else (m[:, None, :] @ A)[:, 0]
+
+
+def _whitened(inverse_root: Array, Kuf: Array, m: Array, root: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+    A = inverse_root @ Kuf
+    W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
+    WA = times_shared(W, A)
+    return _row_products(m, A), column_sums(jnp.broadcast_to(A, WA.shape) * WA), (A, W, WA)
+
+
+@mean_and_reduction.defjvp
+def _mean_and_reduction_jvp(primals, tangents):
+    _, inverse_root, Kuf, m, root = primals
+    dK, _, dKuf, dm, droot = tangents
+    mean, reduction, (A, W, WA) = _whitened(inverse_root, Kuf, m, root)
+    # Written with the transposed inverse, so that the reverse pass multiplies by an array as it lies in memory.
+    transposed = jax.lax.optimization_barrier(jnp.swapaxes(inverse_root, 1, 2))
+    V = jnp.einsum("kji,kjn->kin", transposed, dKuf)
+    E = -jax.vmap(lower_half)(inverse_root @ dK @ transposed)
+    H = 2.0 * (W @ E - droot @ jnp.swapaxes(root, 1, 2))
+    dmean = _row_products(dm + jnp.einsum("lm,lmk->lk", m, jnp.broadcast_to(E, root.shape)), A) + _row_products(m, V)
+    HA = times_shared(H, A)
+    dreduction = column_sums(2.0 * WA * jnp.broadcast_to(V, WA.shape) + jnp.broadcast_to(A, HA.shape) * HA)
+    return (mean, reduction), (dmean, dreduction)
