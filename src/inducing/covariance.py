@@ -46,7 +46,8 @@ def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
 
 def lower_half(P: Array) -> Array:
     """Φ(P): the lower triangle with half the diagonal, so that Φ(P) + Φ(P)ᵀ = P for symmetric P."""
-    return jnp.tril(P) - 0.5 * jnp.diag(jnp.diagonal(P))
+    half = np.tril(np.ones(P.shape)) - 0.5 * np.eye(len(P))
+    return P * jnp.asarray(half, P.dtype)
 
 
 def _shift(K: Array, c: Array) -> Array:

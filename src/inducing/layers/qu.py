@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from ..covariance import AbstractCovariance, batched
 from ..priors.latents import repeat as repeat
-from .reduction import times_shared
+from ..products import products
 
 Root = Array | tuple[Array, ...]
 
@@ -88,7 +88,7 @@ def root_transpose_matmul(root: Root, A: Float[Array, "K M n"]) -> Float[Array, 
         M = A.shape[1]
         rows = root.reshape(root.shape[0] // M, M, root.shape[1])
         return jnp.swapaxes(rows, 1, 2) @ A
-    return times_shared(jnp.swapaxes(root, 1, 2), A)
+    return products(jnp.swapaxes(root, 1, 2), A)
 
 
 def log_abs_det(root: Root) -> Float[Array, ""]:

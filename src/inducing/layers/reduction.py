@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import lower_half
+from ..products import products
 
 
 def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
@@ -13,19 +14,8 @@ def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
     >>> column_sums(jnp.ones((1, 2, 3))).tolist()
     [[2.0, 2.0, 2.0]]
     """
-    return jnp.einsum("m,kmn->kn", jnp.ones(A.shape[1], A.dtype), A)
-
-
-def times_shared(W: Float[Array, "L m M"], A: Float[Array, "K M n"]) -> Float[Array, "L m n"]:
-    """W_l A_l for each latent: a single product if all latents share A (K = 1).
-
-    >>> times_shared(jnp.ones((3, 2, 2)), jnp.ones((1, 2, 5))).shape
-    (3, 2, 5)
-    """
-    L, m, M = W.shape
-    if A.shape[0] == L:
-        return W @ A
-    return (W.reshape(L * m, M) @ A[0]).reshape(L, m, -1)
+    ones = jnp.ones((1, A.shape[1]), A.dtype)
+    return jnp.concatenate([ones @ a for a in A])  # latent by latent: together they would be laid out anew first
 
 
 def quadratic_forms(C: Float[Array, "L M M"], B: Float[Array, "K M n"], block: int = 128) -> Float[Array, "L n"]:
@@ -38,7 +28,7 @@ def quadratic_forms(C: Float[Array, "L M M"], B: Float[Array, "K M n"], block: i
     for start in range(0, C.shape[1], block):
         end = start + block
         rows = jnp.concatenate([C[:, start:end, start:end], 2.0 * C[:, start:end, end:]], axis=2)
-        product = times_shared(rows, B[:, start:])
+        product = products(rows, B[:, start:])
         total = total + column_sums(jnp.broadcast_to(B[:, start:end], product.shape) * product)
     return total
 
@@ -78,9 +68,9 @@ def _row_products(m: Float[Array, "L M"], A: Float[Array, "K M n"]) -> Float[Arr
 
 
 def _whitened(inverse_root: Array, Kuf: Array, m: Array, root: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-    A = inverse_root @ Kuf
+    A = products(inverse_root, Kuf)
     W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
-    WA = times_shared(W, A)
+    WA = products(W, A)
     return _row_products(m, A), column_sums(jnp.broadcast_to(A, WA.shape) * WA), (A, W, WA)
 
 
@@ -89,12 +79,11 @@ def _mean_and_reduction_jvp(primals, tangents):
     _, inverse_root, Kuf, m, root = primals
     dK, _, dKuf, dm, droot = tangents
     mean, reduction, (A, W, WA) = _whitened(inverse_root, Kuf, m, root)
-    # Written with the transposed inverse, so that the reverse pass multiplies by an array as it lies in memory.
-    transposed = jax.lax.optimization_barrier(jnp.swapaxes(inverse_root, 1, 2))
-    V = jnp.einsum("kji,kjn->kin", transposed, dKuf)
-    E = -jax.vmap(lower_half)(inverse_root @ dK @ transposed)
-    H = 2.0 * (W @ E - droot @ jnp.swapaxes(root, 1, 2))
+    V = products(inverse_root, dKuf)
+    E = -jax.vmap(lower_half)(inverse_root @ dK @ jnp.swapaxes(inverse_root, 1, 2))
+    H = 2.0 * (products(W, E) - droot @ jnp.swapaxes(root, 1, 2))
     dmean = _row_products(dm + jnp.einsum("lm,lmk->lk", m, jnp.broadcast_to(E, root.shape)), A) + _row_products(m, V)
-    HA = times_shared(H, A)
-    dreduction = column_sums(2.0 * WA * jnp.broadcast_to(V, WA.shape) + jnp.broadcast_to(A, HA.shape) * HA)
+    HA = products(H, A)
+    # a plain sum, whose transpose is a broadcast that fuses with what follows
+    dreduction = jnp.sum(2.0 * WA * jnp.broadcast_to(V, WA.shape) + jnp.broadcast_to(A, HA.shape) * HA, axis=1)
     return (mean, reduction), (dmean, dreduction)
