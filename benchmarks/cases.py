@@ -100,9 +100,9 @@ def flops(case: Case) -> float:
 
     An SVGP step at M features and n points:
         factorise Kuu and invert the factor                     2/3 M³
-        A = L⁻¹Kuf, T = RᵀA                                     2 products of 2M²n
-        reverse: R T̄, A T̄ᵀ, L⁻ᵀĀ, Ā Aᵀ                         4 products of 2M²n
-        reverse: L⁻ᵀ Φ L⁻¹                                      2 products of 2M³
+        A = L⁻¹Kuf, WA with W = I − RRᵀ                         2 products of 2M²n, 1 of 2M³
+        reverse: L⁻ᵀĀ, G = A diag(c̄) Aᵀ                         2 products of 2M²n
+        reverse: GR, WG, L⁻ᵀ Φ L⁻¹                              4 products of 2M³
         Gram matrices and their two gradients                   3 products of 2DMn and of 2DM²
     """
     N, M, D, B = case.N, case.M, case.D, case.batch
@@ -112,8 +112,8 @@ def flops(case: Case) -> float:
 
     def svgp(n: float, width: int, latents: int, kernels: int) -> float:
         """`latents` roots R; `kernels` factorisations, which latents may share."""
-        shared = kernels * (4 * M * M * n + 14 / 3 * M**3 + gram(n, width))  # A and L⁻ᵀĀ are per kernel
-        return shared + latents * 8 * M * M * n
+        shared = kernels * (4 * M * M * n + 14 / 3 * M**3 + gram(n, width))  # A, L⁻ᵀĀ and L⁻ᵀ Φ L⁻¹ are per kernel
+        return shared + latents * (4 * M * M * n + 6 * M**3)
 
     if case.kind == "svgp":
         return svgp(B, D, 1, 1)
@@ -130,7 +130,8 @@ def flops(case: Case) -> float:
         # two factorisations with inverses, whitening of Ψ, and their reverse products.
         return 4 * M * M * N + 8 * D * M * N + (4 / 3 + 4 + 16) * M**3
     if case.kind == "predict":
-        return 4 * M * M * N + 2 * D * M * N + 2 / 3 * M**3  # A = L⁻¹Kuf, T = RᵀA
+        # diag(Kfu C Kuf) by blocks of 128 rows of the symmetric C; C = L⁻ᵀ(I − RRᵀ)L⁻¹, and a check of its accuracy.
+        return M * (M + 128) * N + 2 * D * M * N + (2 / 3 + 8) * M**3
     raise ValueError(f"no count of operations for the kind {case.kind!r}.")
 
 

@@ -1,8 +1,11 @@
-"""Matrix products whose reverse pass is laid out as fast as the forward pass.
+"""Matrix products that know the structure of their left factor, and whose reverse pass is laid out as fast as they are.
 
 JAX transposes B in A @ B into (c̄ᵀ A)ᵀ: a product over leading axes, which runs slower on CPUs, and a transposed copy of
-a wide array. `product` has the transpose Aᵀ c̄ with the small A laid out anew.
+a wide array. `product` has the transpose Aᵀ c̄ with the small A laid out anew. Triangular and symmetric matrices are
+multiplied block by block, which leaves out almost half of the work.
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,18 +13,50 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
+BLOCK = 128
+Form = Literal["full", "lower", "upper", "symmetric"]
+"""What the left factor is; "symmetric" says that its cotangent is symmetric, so that half of that is computed."""
+
+_TRANSPOSED: dict[Form, Form] = {"full": "full", "lower": "upper", "upper": "lower", "symmetric": "full"}
+
+
+def _blocks(M: int) -> list[tuple[int, int]]:
+    return [(s, min(s + BLOCK, M)) for s in range(0, M, BLOCK)]
+
+
+def _matmul(A: Array, B: Array, *, form: Form) -> Array:
+    if form not in ("lower", "upper") or len(A) < 2 * BLOCK:
+        return A @ B
+    if form == "lower":
+        return jnp.concatenate([A[s:e, :e] @ B[:e] for s, e in _blocks(len(A))])
+    return jnp.concatenate([A[s:e, s:] @ B[s:] for s, e in _blocks(len(A))])
+
+
+def symmetric_product(A: Float[Array, "M n"], B: Float[Array, "M n"]) -> Float[Array, "M M"]:
+    """A Bᵀ where that is symmetric: blocks on and below the diagonal, mirrored.
+
+    >>> symmetric_product(jnp.ones((2, 3)), jnp.ones((2, 3))).tolist()
+    [[3.0, 3.0], [3.0, 3.0]]
+    """
+    M = len(A)
+    if M < 2 * BLOCK:
+        return A @ B.T
+    lower = jnp.concatenate([jnp.pad(A[s:e] @ B[:e].T, ((0, 0), (0, M - e))) for s, e in _blocks(M)])
+    return jnp.tril(lower) + jnp.tril(lower, -1).T
+
+
 _product = Primitive("product")
-_product.def_impl(jnp.matmul)
-_product.def_abstract_eval(lambda A, B: A.update(shape=(A.shape[0], B.shape[1])))
-mlir.register_lowering(_product, mlir.lower_fun(jnp.matmul, multiple_results=False))
+_product.def_impl(_matmul)
+_product.def_abstract_eval(lambda A, B, *, form: A.update(shape=(A.shape[0], B.shape[1])))
+mlir.register_lowering(_product, mlir.lower_fun(_matmul, multiple_results=False))
 ad.defbilinear(
     _product,
-    lambda c, A, B: c @ B.T,
-    lambda c, A, B: product(jax.lax.optimization_barrier(A.T), c),
+    lambda c, A, B, *, form: symmetric_product(c, B) if form == "symmetric" else c @ B.T,
+    lambda c, A, B, *, form: product(jax.lax.optimization_barrier(A.T), c, _TRANSPOSED[form]),
 )
 
 
-def _batched(arguments, axes):
+def _batched(arguments, axes, *, form):
     A, B = (a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arguments, axes, strict=True))
     return jnp.matmul(A, B), 0
 
@@ -29,22 +64,24 @@ def _batched(arguments, axes):
 batching.primitive_batchers[_product] = _batched
 
 
-def product(A: Float[Array, "m k"], B: Float[Array, "k n"]) -> Float[Array, "m n"]:
+def product(A: Float[Array, "m k"], B: Float[Array, "k n"], form: Form = "full") -> Float[Array, "m n"]:
     """A @ B, for a small A and a wide B.
 
     >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
     (2, 4)
     """
-    return _product.bind(A, B)
+    return _product.bind(A, B, form=form)
 
 
-def products(A: Float[Array, "L m k"], B: Float[Array, "K k n"]) -> Float[Array, "L m n"]:
+def products(A: Float[Array, "L m k"], B: Float[Array, "K k n"], form: Form = "full") -> Float[Array, "L m n"]:
     """A_l B_l for each latent l: a single product if all share B (K = 1).
 
     >>> products(jnp.ones((3, 2, 2)), jnp.ones((1, 2, 5))).shape
     (3, 2, 5)
     """
     L, m, k = A.shape
+    if L == B.shape[0] == 1:
+        return product(A[0], B[0], form)[None]
     if B.shape[0] == 1:
         return product(A.reshape(L * m, k), B[0]).reshape(L, m, -1)
     return jax.vmap(product)(A, B)

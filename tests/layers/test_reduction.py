@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from inducing import products
 from inducing.covariance import Dense
 from inducing.layers.reduction import mean_and_reduction, quadratic_forms
 
@@ -23,8 +24,9 @@ def plain(K, Kuf, m, R):
     return jnp.einsum("lm,lmn->ln", m, A), jnp.sum(A**2, 1) - jnp.sum(T**2, 1)
 
 
-@pytest.mark.parametrize(("shared", "L"), [(1, 1), (1, 3), (3, 3)])
-def test_values_and_derivatives(shared, L):
+@pytest.mark.parametrize(("shared", "L", "block"), [(1, 1, 128), (1, 1, 2), (1, 3, 2), (3, 3, 2)])
+def test_values_and_derivatives(shared, L, block, monkeypatch):
+    monkeypatch.setattr(products, "BLOCK", block)  # blocks of two rows: triangular and symmetric products by blocks
     rng = np.random.default_rng(0)
     B = rng.normal(size=(shared, M, M))
     point = (

@@ -68,7 +68,7 @@ def _row_products(m: Float[Array, "L M"], A: Float[Array, "K M n"]) -> Float[Arr
 
 
 def _whitened(inverse_root: Array, Kuf: Array, m: Array, root: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-    A = products(inverse_root, Kuf)
+    A = products(inverse_root, Kuf, "lower")
     W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
     WA = products(W, A)
     return _row_products(m, A), column_sums(jnp.broadcast_to(A, WA.shape) * WA), (A, W, WA)
@@ -79,11 +79,11 @@ def _mean_and_reduction_jvp(primals, tangents):
     _, inverse_root, Kuf, m, root = primals
     dK, _, dKuf, dm, droot = tangents
     mean, reduction, (A, W, WA) = _whitened(inverse_root, Kuf, m, root)
-    V = products(inverse_root, dKuf)
+    V = products(inverse_root, dKuf, "lower")
     E = -jax.vmap(lower_half)(inverse_root @ dK @ jnp.swapaxes(inverse_root, 1, 2))
     H = 2.0 * (products(W, E) - droot @ jnp.swapaxes(root, 1, 2))
     dmean = _row_products(dm + jnp.einsum("lm,lmk->lk", m, jnp.broadcast_to(E, root.shape)), A) + _row_products(m, V)
-    HA = products(H, A)
+    HA = products(H, A, "symmetric")
     # a plain sum, whose transpose is a broadcast that fuses with what follows
     dreduction = jnp.sum(2.0 * WA * jnp.broadcast_to(V, WA.shape) + jnp.broadcast_to(A, HA.shape) * HA, axis=1)
     return (mean, reduction), (dmean, dreduction)

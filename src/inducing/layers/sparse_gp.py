@@ -24,6 +24,7 @@ from ..priors.base import (
     weights as output_weights,
 )
 from ..priors.latents import apply_features
+from ..products import products
 from . import qu
 from .base import AbstractLayer
 from .reduction import column_sums, mean_and_reduction, quadratic_forms
@@ -194,12 +195,13 @@ class SparseGP(AbstractLayer):
         return Cache(Kuu, *self.whitened(Kuu))
 
     def _quadratic(self, factors: Cache) -> Quadratic:
+        assert isinstance(factors.Kuu, Dense)
         L, M = factors.mean.shape
         Kuu = qu.repeat(factors.Kuu, L)
         root = qu.expand(factors.root)
         rest = jnp.eye(M, dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
-        half = batched("root_solve_transpose", Kuu, rest)
-        C = batched("root_solve_transpose", Kuu, jnp.swapaxes(half, 1, 2))
+        transposed = jnp.swapaxes(Kuu.inverse_root, 1, 2)
+        C = products(transposed, jnp.swapaxes(products(transposed, rest, "upper"), 1, 2), "upper")
         alpha = batched("root_solve_transpose", Kuu, factors.mean[..., None])[..., 0]
         # Rounding costs about 100 ε max|C| k² in a variance; the smallest variances are about those at the features.
         smallest = jnp.min(jnp.sum(qu.colour(root, factors.Kuu, L) ** 2, axis=2), axis=1)
