@@ -51,8 +51,13 @@ models = {
 fitted, errors = {}, {}
 for name, (prior, labels, sites, likelihood) in models.items():
     model = ig.Model(ig.SparseGP(prior, Z), likelihood)
-    result = ig.fit(
-        model, (sites, labels), steps=5 if quick else 40, progress=False, freeze=lambda m: m.layers[0].features
+    result = ig.fit(  # with an inducing point at every site, the bound is the evidence itself
+        model,
+        (sites, labels),
+        objective=ig.log_evidence,
+        steps=5 if quick else 40,
+        progress=False,
+        freeze=lambda m: m.layers[0].features,
     )
     fitted[name] = result.model
     errors[name] = np.mean(np.abs(median_cadmium(result.model, data["X_test"]) - true))

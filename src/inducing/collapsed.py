@@ -132,7 +132,7 @@ def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
 
 def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, Dense, Array, Cache]:
     """The statistics, Λ (stacked [G, M', M']), c [G, M'], and the factorised Kuu."""
-    cache = layer.cache()
+    cache = layer.factors()
     L = layer.prior.num_latents
     # In float64 the sums of Kuf Kfu are whitened at the end (one product a block); with little or no jitter, or in
     # float32, that loses too many digits, and each block is whitened first.
@@ -159,8 +159,11 @@ def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statist
     """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it."""
     N, size = len(data), min(BLOCK, len(data))
     blocks = -(-N // size)
-    padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1)), data)
-    padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)  # the padding is masked: False
+    # The last block is filled up with copies of the last row (whatever a kernel may do at 0), all masked.
+    padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1), mode="edge"), data)
+    seen = jnp.arange(blocks * size)[:, None] < N
+    padded = eqx.tree_at(lambda d: d.mask, padded, padded.mask & seen)
+    padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)
 
     @jax.checkpoint
     def add(total, block):

@@ -46,11 +46,11 @@ def budget(kind: str) -> Budget:
     50
     """
     steps, seconds, features, importance, batch = {
-        "quick": ((300, 500, 1500, 1200), 50.0, 50, 5, 256),
-        "default": ((500, 1500, 5000, 4500), 230.0, 80, 5, 512),
+        "quick": ((400, 500, 1500, 1200), 60.0, 50, 5, 256),
+        "default": ((1000, 1500, 8000, 4000), 240.0, 80, 5, 512),
         "full": ((5000, 20000, 60000, 60000), 4 * 3600.0, 100, 20, 1000),
     }[kind]
-    shares = {"GP": 0.05, "DGP": 0.15, "LV-GP": 0.3, "LV-DGP": 0.5}
+    shares = {"GP": 0.1, "DGP": 0.15, "LV-GP": 0.25, "LV-DGP": 0.5}
     limits = {name: share * seconds for name, share in shares.items()}
     return Budget(dict(zip(shares, steps, strict=True)), limits, features, importance, batch)
 
@@ -99,10 +99,10 @@ def models(num: int, key: Array) -> dict[str, Model]:
     def latent(key: Array) -> LatentVariable:
         return LatentVariable(1, Amortised.mlp(key, dim=1, x=1, y=1, hidden=(20, 2)))
 
-    noise = Gaussian(jnp.asarray(0.05))
+    noise, spread = Gaussian(jnp.asarray(0.05)), Gaussian(jnp.asarray(2.0))  # without latents all spread is noise
     return {
-        "GP": Model(last(line), noise),
-        "DGP": Model([inner(line), last(line)], noise),
+        "GP": Model(last(line), spread),
+        "DGP": Model([inner(line), last(line)], spread),
         "LV-GP": Model([latent(key_lv), last(plane)], noise),
         "LV-DGP": Model([latent(key_lv_deep), inner(plane), last(plane)], noise),
     }

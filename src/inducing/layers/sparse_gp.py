@@ -184,13 +184,14 @@ class SparseGP(AbstractLayer):
 
     def cache(self) -> Cache:
         """Factorise Kuu and whiten q(u) once, for `marginals` and `moments` at many inputs."""
-        factors = self._factors()
+        factors = self.factors()
         dense = isinstance(factors.Kuu, Dense) and not qu.is_coupled(self.root)
         if not dense or factors.mean.dtype != jnp.float64:  # in float32 the quadratic form gives negative variances
             return factors
         return factors._replace(quadratic=self._quadratic(factors))
 
-    def _factors(self) -> Cache:
+    def factors(self) -> Cache:
+        """The factorised Kuu and q(w)."""
         Kuu = self.Kuu()
         return Cache(Kuu, *self.whitened(Kuu))
 
@@ -210,7 +211,7 @@ class SparseGP(AbstractLayer):
         return Quadratic(alpha, C, jnp.all(lost <= 1e-4 * smallest))
 
     def _sites(self, X: Float[Array, "n D"], cache: Cache | None = None) -> _Sites:
-        Kuu, m, root, _ = self._factors() if cache is None else cache
+        Kuu, m, root, _ = self.factors() if cache is None else cache
         Kuf = self.prior.Kuf(self.features, X)
         A = batched("root_solve", Kuu, Kuf.reshape(*Kuf.shape[:2], -1))
         mean = m @ A[0] if A.shape[0] == 1 else (m[:, None, :] @ A)[:, 0]
@@ -239,7 +240,7 @@ class SparseGP(AbstractLayer):
 
     def _reduction(self, X: Float[Array, "n D"], cache: Cache | None) -> tuple[Array, Array]:
         """The mean [L, n·J] of the sites of uncoupled latents, and by how much q reduces their prior variance."""
-        Kuu, m, root, _ = self._factors() if cache is None else cache
+        Kuu, m, root, _ = self.factors() if cache is None else cache
         if isinstance(Kuu, Dense) and qu.is_full(root):
             Kuf = self.prior.Kuf(self.features, X)
             return mean_and_reduction(Kuu.matrix, Kuu.inverse_root, Kuf.reshape(*Kuf.shape[:2], -1), m, root)
