@@ -2,7 +2,8 @@
 
 A GP of 4 × 4 patches, its responses summed over the image with trained weights (van der Wilk et al. 2017), against a
 squared exponential of all pixels, with the same number of inducing variables and the same time to train.
-Data: INDUCING_DATA (default ../shared/data), `mnist_small.npz`. INDUCING_SECONDS sets the time for each model (default 230: eight minutes in all).
+Data: INDUCING_DATA (default ../shared/data), `mnist_small.npz`. INDUCING_SECONDS sets the time for each model
+(default 230: eight minutes in all).
 """
 
 import os
