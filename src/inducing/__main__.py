@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     demo.add_argument("--seed", type=int, default=0, help="seed of data split and training (default: 0)")
     demo.add_argument("--silent", action="store_true", help="no progress bars")
     effort = demo.add_mutually_exclusive_group()
-    effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="under two minutes, half of it compilation")
+    effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="under two minutes")
     effort.add_argument(
         "--full", action="store_const", const="full", dest="kind", help="about an hour, the paper's quality"
     )
