@@ -183,7 +183,10 @@ class SparseGP(AbstractLayer):
         return qu.kl(m, root, qu.log_abs_det(self.root) - 0.5 * logdet)
 
     def cache(self) -> Cache:
-        """Factorise Kuu and whiten q(u) once, for `marginals` and `moments` at many inputs."""
+        """Factorise Kuu and whiten q(u) once, for `marginals` and `moments` at many inputs; use it by `with_cache`.
+
+        Its quadratic form is taken as it is: `with_cache` leaves it out where it would not be accurate.
+        """
         factors = self.factors()
         dense = isinstance(factors.Kuu, Dense) and not qu.is_coupled(self.root)
         if not dense or factors.mean.dtype != jnp.float64:  # in float32 the quadratic form gives negative variances
