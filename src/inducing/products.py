@@ -24,48 +24,63 @@ def _blocks(M: int) -> list[tuple[int, int]]:
     return [(s, min(s + BLOCK, M)) for s in range(0, M, BLOCK)]
 
 
+def _transpose(A: Array) -> Array:
+    return jnp.swapaxes(A, -1, -2)
+
+
 def _matmul(A: Array, B: Array, *, form: Form) -> Array:
-    if form not in ("lower", "upper") or len(A) < 2 * BLOCK:
+    M = A.shape[-2]
+    if form not in ("lower", "upper") or M < 2 * BLOCK:
         return A @ B
     if form == "lower":
-        return jnp.concatenate([A[s:e, :e] @ B[:e] for s, e in _blocks(len(A))])
-    return jnp.concatenate([A[s:e, s:] @ B[s:] for s, e in _blocks(len(A))])
+        return jnp.concatenate([A[..., s:e, :e] @ B[..., :e, :] for s, e in _blocks(M)], axis=-2)
+    return jnp.concatenate([A[..., s:e, s:] @ B[..., s:, :] for s, e in _blocks(M)], axis=-2)
 
 
-def symmetric_product(A: Float[Array, "M n"], B: Float[Array, "M n"]) -> Float[Array, "M M"]:
+def _times_transpose(A: Array, B: Array) -> Array:
+    """A Bᵀ; where A is a row, as (B Aᵀ)ᵀ, or else B would be laid out anew."""
+    return A @ _transpose(B) if A.shape[-2] > 1 else _transpose(B @ _transpose(A))
+
+
+def symmetric_product(A: Float[Array, "*L M n"], B: Float[Array, "*L M n"]) -> Float[Array, "*L M M"]:
     """A Bᵀ where that is symmetric: blocks on and below the diagonal, mirrored.
 
     >>> symmetric_product(jnp.ones((2, 3)), jnp.ones((2, 3))).tolist()
     [[3.0, 3.0], [3.0, 3.0]]
     """
-    M = len(A)
+    M = A.shape[-2]
     if M < 2 * BLOCK:
-        return A @ B.T
-    lower = jnp.concatenate([jnp.pad(A[s:e] @ B[:e].T, ((0, 0), (0, M - e))) for s, e in _blocks(M)])
-    return jnp.tril(lower) + jnp.tril(lower, -1).T
+        return A @ _transpose(B)
+    rows = [A[..., s:e, :] @ _transpose(B[..., :e, :]) for s, e in _blocks(M)]
+    lower = jnp.concatenate([jnp.pad(r, [(0, 0)] * (r.ndim - 1) + [(0, M - r.shape[-1])]) for r in rows], axis=-2)
+    return jnp.tril(lower) + _transpose(jnp.tril(lower, -1))
 
 
 _product = Primitive("product")
 _product.def_impl(_matmul)
-_product.def_abstract_eval(lambda A, B, *, form: A.update(shape=(A.shape[0], B.shape[1])))
+_product.def_abstract_eval(lambda A, B, *, form: A.update(shape=(*A.shape[:-1], B.shape[-1])))
 mlir.register_lowering(_product, mlir.lower_fun(_matmul, multiple_results=False))
 ad.defbilinear(
     _product,
-    lambda c, A, B, *, form: symmetric_product(c, B) if form == "symmetric" else c @ B.T,
-    lambda c, A, B, *, form: product(jax.lax.optimization_barrier(A.T), c, _TRANSPOSED[form]),
+    lambda c, A, B, *, form: symmetric_product(c, B) if form == "symmetric" else _times_transpose(c, B),
+    lambda c, A, B, *, form: product(jax.lax.optimization_barrier(_transpose(A)), c, _TRANSPOSED[form]),
 )
 
 
 def _batched(arguments, axes, *, form):
-    A, B = (a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arguments, axes, strict=True))
-    return jnp.matmul(A, B), 0
+    size = next(a.shape[axis] for a, axis in zip(arguments, axes, strict=True) if axis is not None)
+    A, B = (
+        jnp.broadcast_to(a, (size, *a.shape)) if axis is None else jnp.moveaxis(a, axis, 0)
+        for a, axis in zip(arguments, axes, strict=True)
+    )
+    return product(A, B, form), 0
 
 
 batching.primitive_batchers[_product] = _batched
 
 
-def product(A: Float[Array, "m k"], B: Float[Array, "k n"], form: Form = "full") -> Float[Array, "m n"]:
-    """A @ B, for a small A and a wide B.
+def product(A: Float[Array, "*L m k"], B: Float[Array, "*L k n"], form: Form = "full") -> Float[Array, "*L m n"]:
+    """A @ B, for a small A and a wide B, or a batch of such.
 
     >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
     (2, 4)
@@ -84,4 +99,4 @@ def products(A: Float[Array, "L m k"], B: Float[Array, "K k n"], form: Form = "f
         return product(A[0], B[0], form)[None]
     if B.shape[0] == 1:
         return product(A.reshape(L * m, k), B[0]).reshape(L, m, -1)
-    return jax.vmap(product)(A, B)
+    return product(A, B, form)

@@ -4,10 +4,20 @@ import abc
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import jax
 from jaxtyping import Array, Float
 
 from ..data import Data
 from ..parameters import Module
+
+
+def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """N(0, 1), drawn once: behind a barrier, or else the compiler would draw it anew in each loop that uses it.
+
+    >>> standard_normal(jax.random.key(0), (2, 3), "float32").shape
+    (2, 3)
+    """
+    return jax.lax.optimization_barrier(jax.random.normal(key, shape, dtype))
 
 
 class AbstractLayer(Module):

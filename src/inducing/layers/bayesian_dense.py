@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..parameters import as_float_array, fixed, lower_triangular, positive, real
-from .base import AbstractLayer
+from .base import AbstractLayer, standard_normal
 
 
 class BayesianDense(AbstractLayer):
@@ -81,7 +81,7 @@ class BayesianDense(AbstractLayer):
 
     def sample_weights(self, key: Array) -> tuple[Float[Array, "D1 P"], Float[Array, ""]]:
         """W ~ q(W) and log p(W)/q(W), for importance weighting over the weights themselves (eq:iw_vi_3)."""
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        noise = standard_normal(key, self.mean.shape, self.mean.dtype)
         W = self._weights(noise)
         if self.root is None:
             whitened, log_det = (W - self.mean) / self.scale, jnp.sum(jnp.log(self.scale))
@@ -104,8 +104,8 @@ class BayesianDense(AbstractLayer):
         zero = jnp.zeros((N, R), x.dtype)
         if R == 1 and self.root is None:
             mean, variance = self.moments(x)
-            return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, x.dtype), zero
-        W = self._weights(jax.random.normal(key, (N, *self.mean.shape), x.dtype))
+            return mean + jnp.sqrt(variance) * standard_normal(key, mean.shape, x.dtype), zero
+        W = self._weights(standard_normal(key, (N, *self.mean.shape), x.dtype))
         return jnp.einsum("nrd,ndp->nrp", with_one(x), W), zero
 
     def cache(self) -> None:

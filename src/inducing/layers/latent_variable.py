@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..data import Data
 from ..parameters import as_float_array, dtype_of, positive, real
-from .base import AbstractLayer, refuse_terminal
+from .base import AbstractLayer, refuse_terminal, standard_normal
 from .encoders import AbstractEncoder
 
 
@@ -76,7 +76,7 @@ class LatentVariable(AbstractLayer):
     ) -> Sample:
         """h for so many replicates of each datum (as many as x has, if it has several), moved by `shift` [N, R, d]."""
         N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
-        noise = jax.random.normal(key, (N, R, self.dim), x.dtype)
+        noise = standard_normal(key, (N, R, self.dim), x.dtype)
         prior_mean, prior_scale = self._prior(x.dtype)
         q = None if self.encoder is None or (data.y is None and not self._predicts()) else self._posterior(x, data)
         if q is None:

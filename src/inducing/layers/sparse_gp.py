@@ -26,8 +26,8 @@ from ..priors.base import (
 from ..priors.latents import apply_features
 from ..products import products
 from . import qu
-from .base import AbstractLayer
-from .reduction import column_sums, mean_and_reduction, quadratic_forms
+from .base import AbstractLayer, standard_normal
+from .reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
 
 
 class Quadratic(NamedTuple):
@@ -120,13 +120,15 @@ class SparseGP(AbstractLayer):
         if self.jitter < 0:
             raise ValueError(f"jitter must be 0 or positive, got {jitter}.")
         L, M = prior.num_latents, self.num_features
-        Kuu = prior.Kuu(self.features, self.jitter)  # also refuses features that the kernel cannot serve
+        jax.eval_shape(lambda: prior.Kuu(self.features, self.jitter))  # refuses features that the kernel cannot serve
         if mean is None:
             mean = prior.mu_u(self.features) if coordinates == "u" else jnp.zeros((L, M), dtype)
             mean = jnp.broadcast_to(mean, (L, M))
         if root is None:
-            root = jnp.broadcast_to(jnp.eye(M, dtype=dtype), (L, M, M))
-            root = root if coordinates == "w" else jnp.linalg.cholesky(qu.repeat_dense(Kuu, L))
+            if coordinates == "w":
+                root = jnp.broadcast_to(jnp.eye(M, dtype=dtype), (L, M, M))
+            else:
+                root = jnp.linalg.cholesky(qu.repeat_dense(self.Kuu(), L))
         mean = as_float_array(mean)
         root = tuple(as_float_array(f) for f in root) if isinstance(root, tuple) else as_float_array(root)
         if qu.is_kronecker(root) and coordinates != "w":
@@ -217,8 +219,7 @@ class SparseGP(AbstractLayer):
         Kuu, m, root, _ = self.factors() if cache is None else cache
         Kuf = self.prior.Kuf(self.features, X)
         A = batched("root_solve", Kuu, Kuf.reshape(*Kuf.shape[:2], -1))
-        mean = m @ A[0] if A.shape[0] == 1 else (m[:, None, :] @ A)[:, 0]
-        return _Sites(mean, A, qu.root_transpose_matmul(root, A))
+        return _Sites(row_products(m, A), A, qu.root_transpose_matmul(root, A))
 
     def marginals(
         self, X: Float[Array, "n D"], cache: Cache | None = None
@@ -256,8 +257,7 @@ class SparseGP(AbstractLayer):
         alpha, C, _ = cache.quadratic
         Kuf = self.prior.Kuf(self.features, X)
         Kuf = Kuf.reshape(*Kuf.shape[:2], -1)
-        mean = alpha @ Kuf[0] if Kuf.shape[0] == 1 else (alpha[:, None, :] @ Kuf)[:, 0]
-        return mean, quadratic_forms(C, Kuf)
+        return row_products(alpha, Kuf), quadratic_forms(C, Kuf)
 
     def site_covariance(self, X: Float[Array, "N G D"], cache: Cache | None = None) -> tuple[Array, Array]:
         """Mean [N, L, G, J] and covariance of the sites of each latent, jointly within each group of G points.
@@ -311,11 +311,11 @@ class SparseGP(AbstractLayer):
         J, L, P = self.prior.num_sites, self.prior.num_latents, self.prior.num_outputs
         if R == 1 and J == 1 and not qu.is_coupled(self.root) and self.prior.mixing is None:
             mean, variance = self.marginals(x[:, 0])
-            sample = mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+            sample = mean + jnp.sqrt(variance) * standard_normal(key, mean.shape, mean.dtype)
             return sample[:, None], jnp.zeros((N, 1), x.dtype)
         mean, cov = self.site_covariance(x)
         root = jax.vmap(jax.vmap(lambda c: Dense(c, self.jitter).root))(cov)
-        noise = jax.random.normal(key, root.shape[:-1], x.dtype)
+        noise = standard_normal(key, root.shape[:-1], x.dtype)
         s = mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(N, L, R, J)
         f = mix_mean(self.prior, jnp.swapaxes(s, 1, 2))
         return self.prior.mean(x.reshape(N * R, D)).reshape(N, R, P) + f, jnp.zeros((N, R), x.dtype)
@@ -332,7 +332,7 @@ class SparseGP(AbstractLayer):
         g, sites = self.prior.draw(key_g, num, dim)
         Kuu = self.Kuu()
         m, root = self.whitened(Kuu)
-        noise = jax.random.normal(key_u, m.shape, m.dtype)
+        noise = standard_normal(key_u, m.shape, m.dtype)
         w = m + qu.root_matmul(root, noise)
         own = apply_features(self.features, self.prior.kernels, g, L)  # [L, M]
         whitened_own = batched("root_solve", qu.repeat(Kuu, L), own[..., None])[..., 0]

@@ -226,7 +226,7 @@ def _climb(whole: Whole, steps: int, key: Array, watch: _Watch, label: str) -> _
 def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: Plan) -> _Outcome:
     """Gradient steps. The parameters are judged at steps that depend on nothing but `steps`: same key, same result."""
     advance = compiled_steps()
-    state = initial_state(loop, key)
+    state = _compiled(initial_state)(loop, key)
     epoch = len(loop.data) / (loop.batch_size or len(loop.data))
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
     monitor = Monitor(loop.problem.model, steps, label=plan.method, window=window, **watch._asdict())

@@ -85,10 +85,9 @@ def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
                 for j in (where.mean, where.root):
                     if j is not None:
                         scales[j] = size
-            size = _output_size(layer, x)
             for j in _leaves(getattr(where.prior, "mean_function", None)):
                 if j is not None and partition.constraints[j].name == "real" and partition.free[j].size == 1:
-                    scales[j] = size
+                    scales[j] = _output_size(layer, x)
     return Problem(partition, scales)
 
 
