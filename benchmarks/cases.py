@@ -98,10 +98,11 @@ GROWTH = {"growth-N": "N", "growth-M": "M", "growth-layers": "layers", "growth-r
 def flops(case: Case) -> float:
     """Operations of the matrix products and factorisations of the algorithm (a product [a, b] @ [b, c] is 2abc).
 
-    An SVGP step at M features and n points:
+    An SVGP step at M features and n points, where products with triangular L⁻¹ and those that give a symmetric matrix
+    are done by blocks of 128 rows, so that the share h = (1 + 128/M)/2 of them is done:
         factorise Kuu and invert the factor                     2/3 M³
-        A = L⁻¹Kuf, WA with W = I − RRᵀ                         2 products of 2M²n, 1 of 2M³
-        reverse: L⁻ᵀĀ, G = A diag(c̄) Aᵀ                         2 products of 2M²n
+        A = L⁻¹Kuf, T = L⁻ᵀWA with W = I − RRᵀ                  1 + h products of 2M²n, 2 of 2M³
+        reverse: G = A diag(c̄) Aᵀ                               h products of 2M²n
         reverse: GR, WG, L⁻ᵀ Φ L⁻¹                              4 products of 2M³
         Gram matrices and their two gradients                   3 products of 2DMn and of 2DM²
     """
@@ -112,8 +113,9 @@ def flops(case: Case) -> float:
 
     def svgp(n: float, width: int, latents: int, kernels: int) -> float:
         """`latents` roots R; `kernels` factorisations, which latents may share."""
-        shared = kernels * (4 * M * M * n + 14 / 3 * M**3 + gram(n, width))  # A, L⁻ᵀĀ and L⁻ᵀ Φ L⁻¹ are per kernel
-        return shared + latents * (4 * M * M * n + 6 * M**3)
+        h = (1 + 128 / max(M, 128)) / 2 if latents == 1 else 1.0
+        shared = kernels * (2 * h * M * M * n + 14 / 3 * M**3 + gram(n, width))  # A and L⁻ᵀ Φ L⁻¹ are per kernel
+        return shared + latents * (2 * (1 + h) * M * M * n + 8 * M**3)
 
     if case.kind == "svgp":
         return svgp(B, D, 1, 1)

@@ -1,7 +1,8 @@
-"""The Bayesian GP-LVM on the oil-flow data (appendix): 12 measurements of a pipe, three phases, no inputs.
+"""The Bayesian GP-LVM on the oil-flow data (appendix), and a deep one: 12 measurements of a pipe, three phases.
 
-One Gaussian q(h) for each datum, started from principal components; the closed-form bound is trained first
-(ψ-statistics of the squared exponential), then the same model goes on under the sampled one, which takes any kernel.
+There are no inputs. One Gaussian q(h) for each datum, started from principal components; the closed-form bound is
+trained first (ψ-statistics of the squared exponential), then the same model goes on under the sampled one, which takes
+any kernel, and any stack: the deep GP-LVM is the same latent variable below two layers of GPs.
 """
 
 import os
@@ -59,8 +60,23 @@ print(
     f"{neighbours(scaled[:, order]):.3f}, two principal components {neighbours(start[:, :2]):.3f}"
 )
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-for axis, h, title in ((axes[0], start[:, :2], "principal components"), (axes[1], scaled[:, order], "Bayesian GP-LVM")):
+noise = ig.likelihoods.Gaussian(sampled.model.likelihood.variance)
+stack = ig.deep_gp(mean, noise, num_layers=2, num_inducing=20, num_outputs=Y.shape[1])
+deep_model = ig.Model([sampled.model.layers[0], *stack.layers], noise)
+deep = ig.fit(deep_model, data, method="natgrad", steps=10 if quick else 1500, progress=False)
+deep_mean, _, _ = deep.model.layers[0].posterior(data)
+deep_lengthscale = np.asarray(deep.model.layers[1].prior.latents[0].kernel.lengthscale)
+spread = np.asarray(deep_mean) / deep_lengthscale
+deep_order = np.argsort(-spread.std(axis=0))[:2]
+print(f"deep GP-LVM: sampled bound {deep.bound:.1f}, nearest neighbour of the same phase {neighbours(spread):.3f}")
+
+figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
+panels = {
+    "principal components": start[:, :2],
+    "Bayesian GP-LVM": scaled[:, order],
+    "deep GP-LVM": spread[:, deep_order],
+}
+for axis, (title, h) in zip(axes, panels.items(), strict=True):
     for phase, marker in zip(np.unique(labels), "o^s", strict=False):
         axis.plot(*h[labels == phase].T, marker, ms=4, alpha=0.7, label=f"phase {phase}")
     axis.set(title=f"{title}: neighbours of the same phase {neighbours(h):.2f}", xlabel="h₁", ylabel="h₂")
