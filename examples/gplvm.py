@@ -60,10 +60,12 @@ print(
     f"{neighbours(scaled[:, order]):.3f}, two principal components {neighbours(start[:, :2]):.3f}"
 )
 
-noise = ig.likelihoods.Gaussian(sampled.model.likelihood.variance)
-stack = ig.deep_gp(mean, noise, num_layers=2, num_inducing=20, num_outputs=Y.shape[1])
-deep_model = ig.Model([sampled.model.layers[0], *stack.layers], noise)
-deep = ig.fit(deep_model, data, method="natgrad", steps=10 if quick else 1500, progress=False)
+# One more layer below the last: its mean is the identity, it deviates from it by a tenth, and q(u) starts at the prior.
+inner_kernel = ig.kernels.SquaredExponential(lengthscale, variance=0.01)
+inner_prior = ig.priors.Independent(inner_kernel, num=dim, mean=ig.means.Identity())
+inner = ig.SparseGP(inner_prior, ig.features.InducingPoints(ig.initialise.kmeans(mean, 20)))
+deep_model = ig.Model([sampled.model.layers[0], inner, sampled.model.layers[1]], sampled.model.likelihood)
+deep = ig.fit(deep_model, data, method="natgrad", steps=10 if quick else 800, progress=False)
 deep_mean, _, _ = deep.model.layers[0].posterior(data)
 deep_lengthscale = np.asarray(deep.model.layers[1].prior.latents[0].kernel.lengthscale)
 spread = np.asarray(deep_mean) / deep_lengthscale
@@ -79,7 +81,7 @@ panels = {
 for axis, (title, h) in zip(axes, panels.items(), strict=True):
     for phase, marker in zip(np.unique(labels), "o^s", strict=False):
         axis.plot(*h[labels == phase].T, marker, ms=4, alpha=0.7, label=f"phase {phase}")
-    axis.set(title=f"{title}: neighbours of the same phase {neighbours(h):.2f}", xlabel="h₁", ylabel="h₂")
+    axis.set(title=f"{title}\nneighbours of the same phase {neighbours(h):.2f}", xlabel="h₁", ylabel="h₂")
 axes[0].legend(frameon=False)
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/gplvm.png", dpi=120)

@@ -148,3 +148,11 @@ def test_small_and_degenerate_data_train(inputs, labels):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.model))
     if np.isnan(labels).any():
         assert "1 missing labels" in result.message
+
+
+def test_scales_of_a_column_without_labels_are_refused():
+    prior = ig.priors.Independent(ig.kernels.Matern52(), num=2)
+    gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+    y = np.array([[0.0, np.nan], [1.0, np.nan]])
+    with pytest.raises(ValueError, match="every label in column 1 of y is missing"):
+        init.scales(ig.Model(gp, ig.likelihoods.Gaussian()), ([0.0, 1.0], y))

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .. import likelihoods, means
+from ..checks import check_model_and_data
 from ..data import Data, as_data
 from ..kernels.composite import ActiveDims, Product, Sum
 from ..kernels.periodic import Periodic
@@ -46,6 +47,7 @@ def scales(model: Any, data: Any) -> Any:
     100000000000.0
     """
     data = as_data(data, dtype_of(model))
+    check_model_and_data(model, data)
     return _replace(model, {id(t.leaf): t.value for t in _targets(model, data)})
 
 
