@@ -41,6 +41,7 @@ def jit(fn: Callable) -> Callable:
 
 @functools.cache
 def _controller() -> Any:
+    import scipy.linalg.cython_lapack  # noqa: F401  # a controller sees what is loaded, and jaxlib loads this when used
     import threadpoolctl
 
     return threadpoolctl.ThreadpoolController()
