@@ -94,13 +94,15 @@ def as_float_array(value: Any) -> Any:
 
     The copy matters: two modules built from one array are independent, while one *module* used in two
     places shares its arrays, which is how tying is recognised. Anything that is no number passes through,
-    so that pytrees of placeholders can be built.
+    so that pytrees of placeholders can be built. A tuple of matrices stays one, also where they would stack.
 
     >>> as_float_array(2).dtype == jnp.zeros(()).dtype
     True
     """
     if isinstance(value, jax.core.Tracer) or value is None:
         return value
+    if isinstance(value, tuple) and value and all(getattr(v, "ndim", 0) >= 2 for v in value):
+        return tuple(as_float_array(v) for v in value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
         return jnp.array(value)

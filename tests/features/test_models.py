@@ -207,6 +207,10 @@ def test_kronecker_root_is_the_dense_product():
     assert result.method == "adam"
     assert [f.shape for f in result.model.layers[0].root] == [(1, 5, 5), (1, 3, 3)]
     assert float(ig.elbo(result.model, data)) > float(ig.elbo(model, data))
+    square = ig.features.Product((ig.features.Fourier(-1.5, 1.6, 1),) * 2)
+    alike = ig.SparseGP(ig.GP(kernel), square, root=(jnp.eye(3), jnp.eye(3)))  # factors that would stack
+    assert [f.shape for f in alike.root] == [(1, 3, 3), (1, 3, 3)]
+    assert abs(float(alike.kl())) < 1e-12
     with pytest.raises(TypeError, match="Kronecker"):
         ig.natural_gradient_step(model, data)
     with pytest.raises(ValueError, match="sizes of product 15"):
