@@ -1,5 +1,7 @@
 """Predictions: blocks, joint distributions, deep mixtures, draws, and what is refused."""
 
+import gc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
+from inducing import prediction
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -80,6 +83,22 @@ def test_quick_variances_only_where_they_are_right(noise, accurate):
     assert bool(eqx.filter_jit(model.layers[0].cache)().quadratic.accurate) == accurate
     _, variance = eqx.filter_jit(model.layers[0].marginals)(jnp.asarray(X[:50]))
     np.testing.assert_allclose(model.posterior(X[:50]).variance, variance, rtol=1e-3)
+
+
+def test_a_model_is_factorised_once_and_forgotten_with_the_model():
+    gc.collect()
+    before = set(prediction._CACHES)
+    model = shallow()
+    first = model.posterior(XS)
+    (new,) = set(prediction._CACHES) - before
+    kept = prediction._CACHES[new]
+    model.posterior(XS[:2])
+    assert prediction._CACHES[new] is kept
+    moved = eqx.tree_at(lambda m: m.layers[0].mean, model, model.layers[0].mean + 1.0)
+    assert not np.allclose(moved.posterior(XS).mean, first.mean)
+    del model, moved
+    gc.collect()
+    assert set(prediction._CACHES) == before
 
 
 def test_several_outputs_and_likelihoods_that_mix_them():

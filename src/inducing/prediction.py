@@ -1,6 +1,7 @@
 """Predictions: q(f) and p(y) at new inputs, in blocks for any number of them, jointly on request, or as functions."""
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from jaxtyping import Array, Float, Int
 
 from .covariance import Dense, default_jitter
 from .data import Data, as_inputs
-from .layers.sparse_gp import SparseGP, with_cache
+from .layers.base import AbstractLayer
+from .layers.sparse_gp import Cache, SparseGP, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.predictive import Predictive, lenient
@@ -318,32 +320,48 @@ def _moments(
     rows[:N] = NEW if index is None else np.asarray(index)
     x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
     with limited_threads():
-        out = _compiled()(model, jnp.asarray(x), jnp.asarray(rows), key, jnp.asarray(blocks), samples, correlated)
-        out = jax.block_until_ready(out)
+        cache = _cache_of(model.layers[-1])
+        call = (jnp.asarray(x), jnp.asarray(rows), key, jnp.asarray(blocks), samples, correlated)
+        out = jax.block_until_ready(_compiled(_all_moments)(model, cache, *call))
     return tuple(a[:, :N] for a in out)
 
 
 @functools.cache
-def _compiled() -> Callable:  # built on first use: choosing the compiler's options wakes JAX's backend
-    return jit(_all_moments)
+def _compiled(fn: Callable) -> Callable:  # built on first use: choosing the compiler's options wakes JAX's backend
+    return jit(fn)
+
+
+_CACHES: dict[int, Any] = {}
+
+
+def _cache_of(layer: AbstractLayer) -> Any:
+    """The layer's cache. A layer never changes, so that it is computed once and kept for as long as the layer lives."""
+    if id(layer) not in _CACHES:
+        cache = _compiled(_make_cache)(layer)
+        if isinstance(cache, Cache) and cache.quadratic is not None and not cache.quadratic.accurate:
+            cache = cache._replace(quadratic=None)
+        _CACHES[id(layer)] = cache
+        weakref.finalize(layer, _CACHES.pop, id(layer), None)
+    return _CACHES[id(layer)]
+
+
+def _make_cache(layer: AbstractLayer) -> Any:
+    return layer.cache()
 
 
 def _all_moments(
-    model: "Model", x: Array, rows: Array, key: Array, blocks: Array, samples: int, correlated: bool
+    model: "Model", cache: Any, x: Array, rows: Array, key: Array, blocks: Array, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
-    def run(cache):
-        def one(i):
-            return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(key, i), samples, correlated)
+    def one(i):
+        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(key, i), samples, correlated)
 
-        def step(i, out):
-            return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
+    def step(i, out):
+        return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
 
-        shapes = jax.eval_shape(one, 0)
-        out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
-        out = jax.lax.fori_loop(0, blocks, step, out)
-        return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
-
-    return with_cache(run, model.layers[-1].cache())
+    shapes = jax.eval_shape(one, 0)
+    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
+    out = jax.lax.fori_loop(0, blocks, step, out)
+    return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
 
 
 def _block_moments(
@@ -364,19 +382,14 @@ def _joint(
     key, samples = _needs_key(model, key, samples)
     rows = jnp.full(len(X), NEW) if index is None else index
     if _traced(model, X, index, key):
-        return _joint_moments(model, X, rows, key, samples)
+        return _joint_moments(model, model.layers[-1].cache(), X, rows, key, samples)
     with limited_threads():
-        return jax.block_until_ready(_compiled_joint()(model, X, rows, key, samples))
+        cache = _cache_of(model.layers[-1])
+        return jax.block_until_ready(_compiled(_joint_moments)(model, cache, X, rows, key, samples))
 
 
-@functools.cache
-def _compiled_joint() -> Callable:
-    return jit(_joint_moments)
-
-
-def _joint_moments(model: "Model", X: Array, index: Array, key: Array, samples: int) -> tuple[Array, Array]:
+def _joint_moments(model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int) -> tuple[Array, Array]:
     last = model.layers[-1]
-    cache = last.cache()
     data = Data(X, None, None, index)
 
     def once(key):

@@ -10,6 +10,7 @@ as fast. Set the environment variable `INDUCING_RUNTIME=plain` to leave all as i
 
 import contextlib
 import functools
+import importlib
 import os
 from collections.abc import Callable, Generator
 from typing import Any
@@ -41,9 +42,9 @@ def jit(fn: Callable) -> Callable:
 
 @functools.cache
 def _controller() -> Any:
-    import scipy.linalg.cython_lapack  # noqa: F401  # a controller sees what is loaded, and jaxlib loads this when used
     import threadpoolctl
 
+    importlib.import_module("scipy.linalg.cython_lapack")  # a controller sees what is loaded; jaxlib loads this late
     return threadpoolctl.ThreadpoolController()
 
 
