@@ -12,6 +12,7 @@ and the optimal q(w) = N(Λ⁻¹c, Λ⁻¹) gives the bound
 Where outputs mix latents, Λ couples them: it is [L·M, L·M], else one [M, M] for each latent.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,22 +22,24 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .checks import check_shapes
-from .covariance import Dense, batched
+from .covariance import AbstractCovariance, Dense, batched, lower_half
 from .data import Data, as_data
 from .layers import qu
-from .layers.sparse_gp import Cache, SparseGP
+from .layers.sparse_gp import SparseGP
 from .likelihoods.base import broadcast
 from .likelihoods.gaussian import Gaussian
 from .model import Model
 from .objectives import labels
 from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
+from .products import products
 
 BLOCK = 1024
+ROUNDING = 0.01  # by how much rounding may falsify the bound
 
 
 class _Statistics(NamedTuple):
-    """Sums over the data, in u coordinates: Ψ [G, M', M'] and b [G, M'], for G groups of coupled latents."""
+    """Sums over the data: Ψ [G, M', M'] and b [G, M'], for G groups of coupled latents."""
 
     Psi: Array
     b: Array
@@ -56,7 +59,7 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     True
     """
     layer, data = _checked(model, data)
-    stats, Lambda, c, _ = _optimum(model, layer, data)
+    stats, Lambda, c = _optimum(model, layer, data)
     quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
     explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
     return 0.5 * (stats.constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
@@ -75,7 +78,7 @@ def collapse(model: Model, data: Any) -> Model:
     True
     """
     layer, data = _checked(model, data)
-    _, Lambda, c, _ = _optimum(model, layer, data)
+    _, Lambda, c = _optimum(model, layer, data)
     L, M = layer.prior.num_latents, layer.num_features
     m = batched("solve", Lambda, c[..., None])[..., 0].reshape(L, M)
     root = jax.vmap(inverse_root)(Lambda.matrix)
@@ -130,29 +133,76 @@ def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
     return data.x, y, mask, broadcast(model.likelihood.variance, y.shape, data.index)
 
 
-def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, Dense, Array, Cache]:
-    """The statistics, Λ (stacked [G, M', M']), c [G, M'], and the factorised Kuu."""
-    cache = layer.factors()
-    L = layer.prior.num_latents
-    # In float64 the sums of Kuf Kfu are whitened at the end (one product a block); with little or no jitter, or in
-    # float32, that loses too many digits, and each block is whitened first.
-    late = dtype_of(model) == jnp.float64 and layer.jitter >= 1e-7
-    Kuu = qu.repeat(cache.Kuu, L)
-    stats = _statistics(model, layer, data, None if late else cache.Kuu)
-    Psi, b = stats.Psi, stats.b
-    if late:
-        G = Psi.shape[0]
-        n = L // G
-        M = Psi.shape[1] // n
+def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, Dense, Array]:
+    """The statistics in w coordinates, Λ (stacked [G, M', M']) and c [G, M']."""
+    Kuu = layer.factors().Kuu
+    early = partial(_whitened_first, model, layer, data, Kuu)
+    if dtype_of(model) == jnp.float64 and isinstance(Kuu, Dense):
+        late = partial(_whitened_last, model, layer, data, Kuu)
+        stats = jax.lax.cond(_rounding(model, layer, data, Kuu) <= ROUNDING, late, early)
+    else:
+        stats = early()
+    eye = jnp.eye(stats.Psi.shape[1], dtype=stats.Psi.dtype)[None]
+    Lambda = jax.vmap(Dense)(0.5 * (stats.Psi + jnp.swapaxes(stats.Psi, 1, 2)) + eye)
+    return stats, Lambda, stats.b
 
-        def whiten(B):  # [G, n·M, k] -> Luu⁻¹ of each latent's rows
-            return batched("root_solve", Kuu, B.reshape(L, M, -1)).reshape(B.shape)
 
-        Psi = whiten(jnp.swapaxes(whiten(Psi), 1, 2))
-        b = whiten(b[..., None])[..., 0]
-    eye = jnp.eye(Psi.shape[1], dtype=Psi.dtype)[None]
-    Lambda = jax.vmap(Dense)(0.5 * (Psi + jnp.swapaxes(Psi, 1, 2)) + eye)
-    return stats, Lambda, b, cache
+def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> Float[Array, ""]:
+    """About how wrong the bound becomes if Σ τ Kuf Kfu is whitened after it was summed.
+
+    Its rounding error ε N τ k² grows by 1 / (jitter · k) in each of M directions.
+    """
+    k = jnp.max(batched("diagonal", Kuu))
+    smallest = jnp.maximum(jnp.min(jnp.asarray(Kuu.relative_jitter)), jnp.finfo(k.dtype).tiny)
+    noise = jnp.min(_observed(model, data)[3])
+    return 0.25 * jnp.finfo(k.dtype).eps * layer.num_features * len(data) * k / (smallest * noise)
+
+
+def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
+    """Two large products, and loses cond(Kuu)."""
+    stats = _statistics(model, layer, data, None)
+    L, (G, rows, _) = layer.prior.num_latents, stats.Psi.shape
+    M = rows * G // L
+    whole = qu.repeat(Kuu, L)
+
+    def whiten(B):  # [G, n·M, k] -> Luu⁻¹ of each latent's rows
+        return batched("root_solve", whole, B.reshape(L, M, -1)).reshape(B.shape)
+
+    Psi = whiten(jnp.swapaxes(whiten(stats.Psi), 1, 2))
+    return stats._replace(Psi=Psi, b=whiten(stats.b[..., None])[..., 0])
+
+
+def _whitened_first(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
+    """Each block is whitened by itself: half as many products again, and loses √cond(Kuu) alone.
+
+    For a dense Kuu the derivative through it is taken once, at the end.
+    """
+    if not isinstance(Kuu, Dense):
+        return _statistics(model, layer, data, Kuu)
+    stats = _statistics(model, layer, data, jax.tree.map(jax.lax.stop_gradient, Kuu))
+    Psi, b = _through_root(Kuu.matrix, Kuu.inverse_root, stats.Psi, stats.b)
+    return stats._replace(Psi=Psi, b=b)
+
+
+@jax.custom_jvp
+def _through_root(K: Array, inverse_root: Array, Psi: Array, b: Array) -> tuple[Array, Array]:
+    """Ψ and b as they are, made with a Luu⁻¹ that was held fixed; the derivative adds what they owe to it.
+
+    dLuu⁻¹ = E Luu⁻¹ with E = −Φ(Luu⁻¹ dK Luu⁻ᵀ), so dΨ = … + E Ψ + Ψ Eᵀ (here 2 E Ψ: its antisymmetric part is taken
+    out by `_optimum`), db = … + E b.
+    """
+    return Psi, b
+
+
+@_through_root.defjvp
+def _through_root_jvp(primals, tangents):
+    _, inverse_root, Psi, b = primals
+    dK, _, dPsi, db = tangents
+    M = inverse_root.shape[1]
+    E = -jax.vmap(lower_half)(inverse_root @ dK @ jnp.swapaxes(inverse_root, 1, 2))
+    E = jnp.broadcast_to(E, (b.size // M, M, M))
+    own = (2.0 * E @ Psi.reshape(len(E), M, -1)).reshape(Psi.shape)
+    return (Psi, b), (dPsi + own, db + (E @ b.reshape(len(E), M, 1)).reshape(b.shape))
 
 
 def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
@@ -197,15 +247,40 @@ def _weighted_gram_jvp(primals, tangents):
     return _weighted_gram(B, tau), left @ jnp.swapaxes(B, 1, 2)
 
 
-def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"]) -> Float[Array, "L M M"]:
-    """Σ_n τ_nl Kuf[l, :, n] Kuf[l, :, n]ᵀ for each latent; once for all of them if kernel and precisions are shared."""
+@jax.custom_jvp
+def _whitened_gram(
+    inverse_root: Float[Array, "K M M"], Kuf: Float[Array, "K M n"], tau: Float[Array, "K n"]
+) -> Float[Array, "K M M"]:
+    """A diag(τ) Aᵀ, A = Luu⁻¹ Kuf, for a fixed Luu⁻¹. Its derivative is Luu⁻¹ (2 dKuf τ + Kuf dτ) Aᵀ, again up to an
+    antisymmetric part: one product in the reverse pass."""
+    return _weighted_gram(products(inverse_root, Kuf, "lower"), tau)
+
+
+@_whitened_gram.defjvp
+def _whitened_gram_jvp(primals, tangents):
+    (inverse_root, Kuf, tau), (_, dKuf, dtau) = primals, tangents
+    A = products(inverse_root, Kuf, "lower")
+    left = 2.0 * dKuf * tau[:, None, :] + Kuf * dtau[:, None, :]
+    return _weighted_gram(A, tau), inverse_root @ (left @ jnp.swapaxes(A, 1, 2))
+
+
+def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -> Float[Array, "L M M"]:
+    """Σ_n τ_nl Kuf[l, :, n] Kuf[l, :, n]ᵀ for each latent; once for all of them if kernel and precisions are shared.
+
+    With a Kuu, Kuf is whitened first.
+    """
     L = tau.shape[1]
 
+    def gram(Kuf, tau):
+        if isinstance(Kuu, Dense):
+            return _whitened_gram(jnp.broadcast_to(Kuu.inverse_root, (len(Kuf), *Kuu.inverse_root.shape[1:])), Kuf, tau)
+        return _weighted_gram(Kuf if Kuu is None else batched("root_solve", qu.repeat(Kuu, len(Kuf)), Kuf), tau)
+
     def each():
-        return _weighted_gram(jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])), tau.T)
+        return gram(jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])), tau.T)
 
     def once():
-        Psi = _weighted_gram(Kuf, tau[:, :1].T)
+        Psi = gram(Kuf, tau[:, :1].T)
         return jnp.broadcast_to(Psi, (L, *Psi.shape[1:]))
 
     if Kuf.shape[0] == L:
@@ -236,18 +311,19 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
     n = r.shape[0]
     Kuf = prior.Kuf(layer.features, x)
     Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
-    if Kuu is not None:
-        Kuf = batched("root_solve", Kuu, Kuf)
     W = weights(prior)
     if W is None:  # each latent is an output: no coupling
-        Psi = _uncoupled(Kuf, tau)
-        b = (tau * r).T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmn,ln->lm", Kuf, (tau * r).T)
+        rho = tau * r
+        Psi = _uncoupled(Kuf, tau, Kuu)
     else:
         squares = (W[:, :, None] * W[:, None, :]).reshape(-1, L * L)
         omega = _at_sites(prior, tau, squares).reshape(n * J, L, L)
         rho = _at_sites(prior, tau * r, W).reshape(n * J, L)
-        Psi = _coupled(Kuf, omega)
-        b = (rho.T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)).reshape(1, -1)
+        Psi = _coupled(Kuf if Kuu is None else batched("root_solve", Kuu, Kuf), omega)
+    b = rho.T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)
+    if Kuu is not None:
+        b = batched("root_solve", qu.repeat(Kuu, L), b[..., None])[..., 0]
+    b = b.reshape(Psi.shape[:2])
     Kff = prior.Kff_diag(x)
     variance = mix_variance(prior, jnp.broadcast_to(Kff, (L, n, J)))
     log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)

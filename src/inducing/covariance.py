@@ -22,9 +22,9 @@ def default_jitter(dtype) -> float:
     """The relative jitter that keeps a Gram matrix of some thousand points factorisable in `dtype`.
 
     >>> default_jitter(jnp.float64)
-    1e-06
+    1e-08
     """
-    return 1e-6 if jnp.finfo(dtype).bits == 64 else 1e-5
+    return 1e-8 if jnp.finfo(dtype).bits == 64 else 1e-5
 
 
 def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:

@@ -15,6 +15,7 @@ from .monitor import Monitor
 from .problem import Objective, Problem
 
 RESTARTS = 3
+REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a place
 
 
 class Whole(eqx.Module):
@@ -47,8 +48,8 @@ class _Stop(Exception):
 def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[str, int]:
     """Climb until the bound settles or `steps` iterations are done; why it ended, and how many values were no numbers.
 
-    The parameters are in `monitor.best`. Where a line search meets a value that is no number, it is told of a slope
-    that leads back, and shortens its step.
+    The parameters are in `monitor.best`. Where a line search meets a value that is no number, or reaches so far that
+    rounding would make up values (a noise of 1e-80), it is told of a slope that leads back, and shortens its step.
     """
     from scipy.optimize import minimize
 
@@ -64,16 +65,17 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best_x, best_f, failures
-        value, grads = evaluate(whole, unflatten(x), key)
-        f, g = -float(value), -_flat(grads)
-        if np.isfinite(f) and np.isfinite(g).all():
-            if f < best_f:
-                best_x, best_f = x.copy(), f
-            return f, g
-        failures += 1
-        if not np.isfinite(best_f):
-            return f, g
         away, wall = x - best_x, 10.0 * (1.0 + abs(best_f))
+        if np.abs(away).max() <= REACH:
+            value, grads = evaluate(whole, unflatten(x), key)
+            f, g = -float(value), -_flat(grads)
+            if np.isfinite(f) and np.isfinite(g).all():
+                if f < best_f:
+                    best_x, best_f = x.copy(), f
+                return f, g
+            failures += 1
+            if not np.isfinite(best_f):
+                return f, g
         return best_f + wall, 2.0 * wall * away / max(float(away @ away), 1e-300)
 
     def callback(intermediate_result):
