@@ -320,7 +320,7 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
         omega = _at_sites(prior, tau, squares).reshape(n * J, L, L)
         rho = _at_sites(prior, tau * r, W).reshape(n * J, L)
         Psi = _coupled(Kuf if Kuu is None else batched("root_solve", Kuu, Kuf), omega)
-    b = rho.T @ Kuf[0].T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)
+    b = (Kuf[0] @ rho).T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)
     if Kuu is not None:
         b = batched("root_solve", qu.repeat(Kuu, L), b[..., None])[..., 0]
     b = b.reshape(Psi.shape[:2])
