@@ -29,6 +29,7 @@ from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
 
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
 STREAK = 100  # so many failed steps in a row end a fit
+FADE = 1 / 3  # the share of the steps over which Adam under noise becomes quiet
 LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters, of which a run has about 100
 SPREAD = 0.7  # of the logarithms of positive parameters between starts
 
@@ -106,9 +107,10 @@ def fit(
 
     **Steps.** `steps` gradient steps (by default 2000 with natural gradients, 5000 without) or L-BFGS iterations (1000)
     on minibatches of `batch_size` rows (by default 1024, or all data up to 2048), drawn without replacement in every
-    epoch. `optimiser` is any Optax transformation, by default Adam with `learning_rate`. Positive parameters move in
-    their logarithm, inducing inputs in units of their spread. `gamma` is the length of natural-gradient steps: by
-    default 1 for Gaussian noise and all data, else 0.1, approached over the first 10 steps.
+    epoch. `optimiser` is any Optax transformation, by default Adam with `learning_rate`, which fades over the last
+    third of the steps if the bound is noisy. Positive parameters move in their logarithm, inducing inputs in units of
+    their spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data, else
+    0.1, approached over the first 10 steps.
 
     **What moves.** `freeze` names parts that stay: `lambda m: m.layers[0].features`, or a tuple of parts. `clamp` is
     the schedule of section 4.1: for so many steps only variational parameters (q and inducing features) move, while
@@ -162,9 +164,7 @@ def fit(
         for start in range(starts):
             start_key = jax.random.fold_in(key, start)
             begin = parts if start == 0 else _perturbed(parts, start_key)
-            outcomes.append(
-                _run(plan, begin, data, held, watch, steps, start_key, _adam_or(optimiser, learning_rate), clamp)
-            )
+            outcomes.append(_run(plan, begin, data, held, watch, steps, start_key, optimiser, learning_rate, clamp))
             if outcomes[-1].reason == "interrupted":
                 break
         best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
@@ -174,7 +174,7 @@ def fit(
     return FitResult(trained, best.history, message, plan.method, best.bound)
 
 
-def _run(plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Watch, steps, key, optimiser, clamp):
+def _run(plan, parts, data, held, watch, steps, key, optimiser, learning_rate, clamp) -> _Outcome:
     model = parts.model()
     problem = make_problem(model, parts, data)
     if held is not None:
@@ -191,8 +191,9 @@ def _run(plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Wa
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
     natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
-    loop = Loop(problem, data, plan.objective, optimiser, natural, plan.batch_size, _per_datum(where))
-    pace = _pace(plan, parts, where, model, clamp)
+    adam = _adam(float(learning_rate)) if optimiser is None else optimiser
+    loop = Loop(problem, data, plan.objective, adam, natural, plan.batch_size, _per_datum(where))
+    pace = _pace(plan, parts, where, model, clamp, steps, plan.noisy and optimiser is None)
     return _walk(loop, pace, steps, key, watch, plan)
 
 
@@ -284,17 +285,14 @@ def _adam(learning_rate: float) -> optax.GradientTransformation:
     return optax.adam(learning_rate)
 
 
-def _adam_or(optimiser: optax.GradientTransformation | None, learning_rate: float) -> optax.GradientTransformation:
-    return _adam(float(learning_rate)) if optimiser is None else optimiser
-
-
-def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int) -> Pace:
+def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int, steps: int, fades: bool) -> Pace:
     generative = set(jax.tree.leaves([where.likelihood, *(getattr(layer, "prior", None) for layer in where.layers)]))
     active = jnp.asarray([i not in generative for i in range(len(parts.free))])
     dtype = dtype_of(model)
     ramp = 10.0 if plan.gamma < 1.0 else 1e-3
     start = 0.01 * plan.gamma if plan.gamma < 1.0 else plan.gamma
-    numbers = (jnp.asarray(v, dtype) for v in (start, plan.gamma, ramp))
+    fade, end = (FADE * steps, steps) if fades else (1.0, jnp.inf)
+    numbers = (jnp.asarray(v, dtype) for v in (start, plan.gamma, ramp, fade, end))
     return Pace(*numbers, jnp.asarray(clamp, jnp.int32), active)
 
 

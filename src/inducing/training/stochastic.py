@@ -54,11 +54,16 @@ class State(eqx.Module):
 
 
 class Pace(eqx.Module):
-    """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; till step `clamp` only `active` move."""
+    """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; till step `clamp` only `active` move.
+
+    Gradient steps become shorter in the last `fade` steps before step `end`, down to a twentieth of their length.
+    """
 
     gamma_start: Float[Array, ""]
     gamma: Float[Array, ""]
     ramp: Float[Array, ""]
+    fade: Float[Array, ""]
+    end: Float[Array, ""]
     clamp: Int[Array, ""]
     active: Bool[Array, " free"]
 
@@ -136,8 +141,9 @@ def _update(loop: Loop, pace: Pace, state: State, grads: list[Array]) -> tuple[l
         downhill = [jnp.where(moves[i], -grads[i], 0.0) for i in loop.rest]
         update: Any = loop.optimiser.update
         updates, optimiser = update(downhill, state.optimiser, [state.free[i] for i in loop.rest])
-    for i, change in zip(loop.rest, updates, strict=True):
-        free[i] = state.free[i] + jnp.where(moves[i], change, 0.0).astype(free[i].dtype)
+        length = jnp.clip((pace.end - state.step) / pace.fade, 0.05, 1.0)
+        for i, change in zip(loop.rest, updates, strict=True):
+            free[i] = state.free[i] + jnp.where(moves[i], length * change, 0.0).astype(free[i].dtype)
     done = jnp.minimum(state.step.astype(pace.ramp.dtype) / pace.ramp, 1.0)
     gamma = jnp.exp((1.0 - done) * jnp.log(pace.gamma_start) + done * jnp.log(pace.gamma))
     for m, r in loop.natural:
