@@ -40,6 +40,7 @@ bench: .venv/test.stamp $(PEERS)
 
 bench-fit: .venv/test.stamp $(PEERS)
 	$(BIN)/python benchmarks/fit.py $(BENCH)
+	$(BIN)/python benchmarks/classics.py
 	$(BIN)/python benchmarks/tables.py
 
 # PyTorch goes first, by itself, so that nothing else chooses its version.

@@ -161,6 +161,14 @@ def quality_table(results: dict) -> str:
     return table(header, rows)
 
 
+def classics_list(results: dict) -> str:
+    """What `benchmarks/classics.py` found."""
+    lines = []
+    for name, entry in results.get("classics", {}).items():
+        lines.append(f"- {name}: " + ", ".join(f"{k} {v:.4g}" for k, v in entry.items() if k != "date"))
+    return "\n".join(lines)
+
+
 def deep_table(results: dict) -> str:
     """Deep GPs on split 0 beside the shallow one and the published figures."""
     import math
@@ -238,7 +246,8 @@ def main() -> None:
         page = replace(page, "fourier", fourier_table(json.loads(fourier.read_text())))
     if fit.exists():
         results = json.loads(fit.read_text())
-        for name, make in (("quality", quality_table), ("deep", deep_table), ("race", race_table)):
+        tables = {"quality": quality_table, "classics": classics_list, "deep": deep_table, "race": race_table}
+        for name, make in tables.items():
             page = replace(page, name, make(results))
     PAGE.write_text(page)
     print(f"wrote {PAGE.relative_to(HERE.parent)}")
