@@ -16,6 +16,8 @@ from .collapsed import log_evidence as log_evidence
 from .data import Data as Data
 from .gplvm import gplvm_collapse as gplvm_collapse
 from .gplvm import gplvm_elbo as gplvm_elbo
+from .io import load as load
+from .io import save as save
 from .layers import BayesianDense as BayesianDense
 from .layers import LatentVariable as LatentVariable
 from .layers import SparseGP as SparseGP

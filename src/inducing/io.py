@@ -1,0 +1,72 @@
+"""Models on disk: the arrays of a model in one NumPy archive, by their names."""
+
+import os
+import zipfile
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FORMAT = "inducing-1"
+M = TypeVar("M")
+
+
+def save(path: str | os.PathLike, model: eqx.Module) -> None:
+    """Write all arrays of `model` (or of any part of one) to the file `path`, a NumPy archive without pickles.
+
+    Arrays are named by their place (`.layers[0].prior.kernel.lengthscale`), so that `numpy.load` reads them too. The
+    model's structure is not written: `load` takes it from a model that was built in the same way.
+
+    >>> import os, tempfile
+    >>> import inducing as ig
+    >>> kernel = ig.kernels.Matern52(lengthscale=2.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ig.save(os.path.join(folder, "kernel.npz"), kernel)
+    ...     again = ig.load(os.path.join(folder, "kernel.npz"), ig.kernels.Matern52())
+    >>> float(again.lengthscale)
+    2.0
+    """
+    names, leaves, _ = _named(model)
+    arrays = {"format": np.asarray(FORMAT)} | {n: np.asarray(leaf) for n, leaf in zip(names, leaves, strict=True)}
+    with open(path, "wb") as file:  # or else NumPy appends .npz to the name
+        np.savez(file, **arrays)  # ty: ignore[invalid-argument-type]
+
+
+def load(path: str | os.PathLike, like: M) -> M:
+    """The model `like`, with its arrays read from the file `path` that `save` wrote.
+
+    `like` gives the structure: the same layers, kernels, features and likelihood, with arrays of the same shapes,
+    whatever their values. Arrays keep the dtype of the file. See `save` for an example.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
+    if str(found.pop("format", "")) != FORMAT:
+        raise ValueError(f"{os.fspath(path)} is no file of ig.save (format {FORMAT}).")
+    names, leaves, rebuild = _named(like)
+    if set(names) != set(found):
+        lacks, extra = sorted(set(names) - set(found)), sorted(set(found) - set(names))
+        raise ValueError(
+            f"{os.fspath(path)} holds a model of another structure: "
+            + "; ".join([f"it lacks {name}" for name in lacks[:3]] + [f"it has {name}" for name in extra[:3]])
+            + ". Build `like` as the saved model was built."
+        )
+    for name, leaf in zip(names, leaves, strict=True):
+        if found[name].shape != leaf.shape:
+            raise ValueError(
+                f"{name} has shape {list(found[name].shape)} in {os.fspath(path)} and {list(leaf.shape)} in `like`; "
+                "build `like` with as many features and dimensions as the saved model."
+            )
+    return rebuild([jnp.asarray(found[name]) for name in names])
+
+
+def _named(model):
+    """Names and values of all arrays, and a function that puts others in their place."""
+    arrays, rest = eqx.partition(model, eqx.is_array)
+    pairs, treedef = jax.tree_util.tree_flatten_with_path(arrays)
+    names = [jax.tree_util.keystr(path) for path, _ in pairs]
+    return names, [leaf for _, leaf in pairs], lambda new: eqx.combine(jax.tree.unflatten(treedef, new), rest)

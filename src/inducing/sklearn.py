@@ -1,0 +1,134 @@
+"""Estimators for scikit-learn (an extra: `pip install inducing[sklearn]`): pipelines, cross-validation, searches.
+
+    from inducing.sklearn import GPRegressor, GPClassifier
+
+After `fit`, `estimator.model_` is the trained `ig.Model`, with all that it can do, and `estimator.result_` the
+`ig.FitResult`. JAX computes in float32 unless `jax.config.update("jax_enable_x64", True)` is called at the start.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import likelihoods
+from .features.points import InducingPoints
+from .kernels.stationary import Matern52
+from .layers.sparse_gp import SparseGP
+from .model import Model
+from .priors.gp import GP
+from .priors.independent import Independent
+from .training.fit import fit
+from .training.initialise import kmeans
+
+
+class _GP(BaseEstimator):
+    """What both estimators share: a sparse GP at k-means inducing points, trained by `ig.fit`."""
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        num_inducing: int = 100,
+        likelihood: Any = None,
+        method: str = "auto",
+        steps: int | None = None,
+        progress: bool = False,
+        random_state: int = 0,
+    ):
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.likelihood = likelihood
+        self.method = method
+        self.steps = steps
+        self.progress = progress
+        self.random_state = random_state
+
+    def _train(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Any) -> Any:
+        key = jax.random.key(self.random_state)
+        kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
+        prior = GP(kernel) if outputs == 1 else Independent(kernel, num=outputs)
+        Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
+        model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
+        self.result_ = fit(
+            model, (X, y), method=self.method, steps=self.steps, progress=self.progress, key=jax.random.fold_in(key, 1)
+        )
+        self.model_ = self.result_.model
+        return self
+
+    def _inputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+
+class GPRegressor(RegressorMixin, _GP):
+    """Sparse GP regression: fit(X, y), predict(X, return_std=False), score.
+
+    `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
+    likelihood with one latent function per output, by default Gaussian noise. Several outputs are independent.
+
+    >>> import numpy as np
+    >>> from inducing.sklearn import GPRegressor
+    >>> X = np.linspace(0.0, 1.0, 20)[:, None]
+    >>> model = GPRegressor(num_inducing=5, steps=20).fit(X, np.sin(6 * X[:, 0]))
+    >>> mean, std = model.predict(X[:3], return_std=True)
+    >>> mean.shape, bool(model.score(X, np.sin(6 * X[:, 0])) > 0.9)
+    ((3,), True)
+    """
+
+    def fit(self, X: Any, y: Any) -> "GPRegressor":
+        """Train on X [N, D] and y [N] or [N, P]."""
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        self._flat = y.ndim == 1
+        likelihood = likelihoods.Gaussian() if self.likelihood is None else self.likelihood
+        return self._train(X, y, 1 if self._flat else y.shape[1], likelihood)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of y at X, and with `return_std` its standard deviation, noise included."""
+        pred = self.model_.predict(self._inputs(X))
+        mean, std = np.asarray(pred.mean), np.sqrt(np.asarray(pred.variance))
+        mean, std = (mean[:, 0], std[:, 0]) if self._flat else (mean, std)
+        return (mean, std) if return_std else mean
+
+
+class GPClassifier(ClassifierMixin, _GP):
+    """Sparse GP classification: fit(X, y), predict(X), predict_proba(X), score. Labels are of any kind.
+
+    Two classes have a Bernoulli likelihood, more a softmax of one function for each class.
+
+    >>> import numpy as np
+    >>> from inducing.sklearn import GPClassifier
+    >>> X = np.linspace(0.0, 1.0, 30)[:, None]
+    >>> model = GPClassifier(num_inducing=5, steps=50).fit(X, np.where(X[:, 0] > 0.5, "yes", "no"))
+    >>> [str(label) for label in model.predict([[0.1], [0.9]])]
+    ['no', 'yes']
+    """
+
+    def fit(self, X: Any, y: Any) -> "GPClassifier":
+        """Train on X [N, D] and labels y [N]."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        C = len(self.classes_)
+        if C < 2:
+            raise ValueError(f"y has {C} class; a classifier needs two or more classes.")
+        default = likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C)
+        likelihood = default if self.likelihood is None else self.likelihood
+        return self._train(X, codes.astype(float), 1 if C == 2 else C, likelihood)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class [N, C], in the order of `classes_`."""
+        pred = self.model_.predict(self._inputs(X))
+        if len(self.classes_) == 2:
+            p = np.asarray(pred.mean, float)
+            return np.concatenate([1 - p, p], axis=1)
+        labels = [np.full((len(X), 1), float(c)) for c in range(len(self.classes_))]
+        p = np.exp(np.concatenate([np.asarray(pred.log_prob(y), float).reshape(-1, 1) for y in labels], axis=1))
+        return p / p.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class [N]."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -1,0 +1,47 @@
+"""Models on disk."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+
+
+def model(M=4, likelihood=None):
+    X = np.linspace(-1.0, 1.0, 12)[:, None]
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((12, 1))))
+    return ig.deep_gp(X, likelihood or ig.likelihoods.Gaussian(0.1), num_layers=2, num_inducing=M, latent=latent)
+
+
+def test_a_model_comes_back_as_it_was(tmp_path):
+    saved = jax.tree.map(lambda a: a + 0.125 if isinstance(a, jax.Array) else a, model())
+    ig.save(tmp_path / "model.npz", saved)
+    again = ig.load(tmp_path / "model.npz", model())
+    assert jax.tree.structure(again) == jax.tree.structure(saved)
+    for got, expected in zip(jax.tree.leaves(again), jax.tree.leaves(saved), strict=True):
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+    with np.load(tmp_path / "model.npz") as file:  # anyone can read it
+        np.testing.assert_array_equal(file[".likelihood.variance"], saved.likelihood.variance)
+
+
+def test_float32_stays_float32(tmp_path):
+    kernel = ig.kernels.Matern52(jnp.asarray(2.0, jnp.float32), jnp.asarray(1.0, jnp.float32))
+    ig.save(tmp_path / "k", kernel)
+    assert ig.load(tmp_path / "k", kernel).lengthscale.dtype == jnp.float32
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path):
+    ig.save(tmp_path / "model.npz", model())
+    with pytest.raises(ValueError, match=r"layers\[1\].features.Z has shape \[4, 2\] .* and \[5, 2\]"):
+        ig.load(tmp_path / "model.npz", model(5))
+    with pytest.raises(ValueError, match=r"it lacks .likelihood.scale; it has .likelihood.variance"):
+        ig.load(tmp_path / "model.npz", model(likelihood=ig.likelihoods.Laplace(0.1)))
+    np.savez(tmp_path / "other.npz", a=np.ones(3))
+    (tmp_path / "text.npz").write_text("no archive")
+    for name in ("other.npz", "text.npz"):
+        with pytest.raises(ValueError, match="is no file of"):
+            ig.load(tmp_path / name, model())
+    with pytest.raises(FileNotFoundError):
+        ig.load(tmp_path / "nowhere.npz", model())

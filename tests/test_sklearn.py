@@ -1,0 +1,55 @@
+"""Estimators in scikit-learn's own tools, and against the models that they wrap."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import inducing as ig
+from inducing.sklearn import GPClassifier, GPRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1.0, 1.0, (60, 2))
+Y = np.sin(3.0 * X[:, 0]) + X[:, 1] + 0.05 * RNG.standard_normal(60)
+
+
+def test_regressor_is_the_model():
+    estimator = GPRegressor(num_inducing=12, steps=40).fit(X, Y)
+    mean, std = estimator.predict(X, return_std=True)
+    pred = estimator.model_.predict(X)
+    np.testing.assert_allclose(mean, pred.mean[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(std**2, pred.variance[:, 0], rtol=1e-12)
+    assert estimator.score(X, Y) > 0.95 and estimator.result_.method == "collapsed"
+
+
+def test_several_outputs():
+    estimator = GPRegressor(num_inducing=8, steps=5).fit(X, np.stack([Y, -Y], axis=1))
+    assert estimator.predict(X[:4]).shape == (4, 2)
+
+
+def test_pipelines_searches_and_frames():
+    frame = pd.DataFrame(1e3 * X, columns=["a", "b"])
+    pipeline = make_pipeline(StandardScaler(), GPRegressor(num_inducing=8, steps=10))
+    assert cross_val_score(pipeline, frame, Y, cv=2).min() > 0.5
+    kernels = [ig.kernels.SquaredExponential(), ig.kernels.Constant()]
+    search = GridSearchCV(GPRegressor(num_inducing=8, steps=10), {"kernel": kernels}, cv=2).fit(X, Y)
+    assert isinstance(search.best_params_["kernel"], ig.kernels.SquaredExponential)
+
+
+@pytest.mark.parametrize("centres", [2, 3])
+def test_classifier(centres):
+    points, labels = make_blobs(60, centers=centres, cluster_std=0.6, random_state=1)
+    names = np.array(["ash", "beech", "oak"])[labels]
+    estimator = GPClassifier(num_inducing=10, steps=60).fit(points, names)
+    p = estimator.predict_proba(points)
+    assert p.shape == (60, centres)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert estimator.score(points, names) > 0.95
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="1 class"):
+        GPClassifier().fit(X, np.zeros(60))
