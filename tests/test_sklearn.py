@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -53,3 +54,9 @@ def test_classifier(centres):
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="1 class"):
         GPClassifier().fit(X, np.zeros(60))
+
+
+@pytest.mark.parametrize("estimator", [GPRegressor(), GPClassifier()])
+def test_unfitted_estimators_say_so(estimator):
+    with pytest.raises(NotFittedError, match="not fitted"):
+        estimator.predict(X)

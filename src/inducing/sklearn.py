@@ -86,9 +86,15 @@ class GPRegressor(RegressorMixin, _GP):
         likelihood = likelihoods.Gaussian() if self.likelihood is None else self.likelihood
         return self._train(X, y, 1 if self._flat else y.shape[1], likelihood)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of y at X, and with `return_std` its standard deviation, noise included."""
-        pred = self.model_.predict(self._inputs(X))
+        X = self._inputs(X)
+        pred = self.model_.predict(X)
         mean, std = np.asarray(pred.mean), np.sqrt(np.asarray(pred.variance))
         mean, std = (mean[:, 0], std[:, 0]) if self._flat else (mean, std)
         return (mean, std) if return_std else mean
@@ -121,7 +127,8 @@ class GPClassifier(ClassifierMixin, _GP):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class [N, C], in the order of `classes_`."""
-        pred = self.model_.predict(self._inputs(X))
+        X = self._inputs(X)
+        pred = self.model_.predict(X)
         if len(self.classes_) == 2:
             p = np.asarray(pred.mean, float)
             return np.concatenate([1 - p, p], axis=1)
