@@ -138,4 +138,5 @@ class GPClassifier(ClassifierMixin, _GP):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class [N]."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        p = self.predict_proba(X)
+        return self.classes_[p.argmax(axis=1)]
