@@ -1,6 +1,8 @@
 """One compilation serves a whole fit, and the next one of the same shapes."""
 
 import jax
+import jax.numpy as jnp
+import optax
 
 import inducing as ig
 
@@ -44,4 +46,16 @@ def test_lbfgs_traces_once():
     for noise in (0.3, 0.6):
         result = ig.fit(regression(noise=noise), (X, y), objective=objective, progress=False)
         assert result.method == "lbfgs" and len(result.history.bound) > 3
+    assert len(calls) == 1
+
+
+def test_weakly_typed_parameters_and_schedules_trace_once():
+    objective, calls = counting()
+    X, y = wave(50)
+    weak = jnp.asarray(0.5)
+    assert weak.weak_type
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52(weak, weak)), ig.features.InducingPoints(X[:5]))
+    adam = optax.adam(optax.cosine_decay_schedule(0.01, 40))
+    options = {"method": "natgrad", "steps": 40, "batch_size": 8, "optimiser": adam, "progress": False}
+    ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(weak)), (X, y), objective=objective, **options)
     assert len(calls) == 1

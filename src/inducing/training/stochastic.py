@@ -69,8 +69,8 @@ class Pace(eqx.Module):
 
 
 def initial_state(loop: Loop, key: Array) -> State:
-    """The state before the first step."""
-    free = loop.problem.free
+    """The state before the first step. Its arrays are strongly typed, as those after a step are: one compilation."""
+    free = [jax.lax.convert_element_type(f, f.dtype) for f in loop.problem.free]
     with jax.numpy_dtype_promotion("standard"):
         optimiser = loop.optimiser.init([free[i] for i in loop.rest])
     zero = jnp.zeros((), jnp.int32)
