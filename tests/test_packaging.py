@@ -44,8 +44,10 @@ def top_level_imports(tree: ast.Module) -> set[str]:
 def test_every_top_level_import_is_a_declared_dependency():
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
     undeclared = {}
+    of_an_extra = {"sklearn.py": {"sklearn"}}  # nothing else imports this module
     for path in PACKAGE.rglob("*.py"):
-        for name in top_level_imports(ast.parse(path.read_text())) - set(sys.stdlib_module_names) - {"inducing"}:
+        known = set(sys.stdlib_module_names) | {"inducing"} | of_an_extra.get(path.name, set())
+        for name in top_level_imports(ast.parse(path.read_text())) - known:
             if canonicalize_name(name) not in declared:
                 undeclared.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert not undeclared
