@@ -35,7 +35,7 @@ from .priors.base import AbstractPrior, by_site, mix_variance, weights
 from .products import products
 
 BLOCK = 1024
-ROUNDING = 0.01  # by how much rounding may falsify the bound
+ROUNDING = 0.03  # by how much rounding may falsify the bound
 
 
 class _Statistics(NamedTuple):
