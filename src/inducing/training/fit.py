@@ -174,7 +174,9 @@ def fit(
     return FitResult(trained, best.history, message, plan.method, best.bound)
 
 
-def _run(plan, parts, data, held, watch, steps, key, optimiser, learning_rate, clamp) -> _Outcome:
+def _run(
+    plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Watch, steps, key, optimiser, rate, clamp
+) -> _Outcome:
     model = parts.model()
     problem = make_problem(model, parts, data)
     if held is not None:
@@ -191,7 +193,7 @@ def _run(plan, parts, data, held, watch, steps, key, optimiser, learning_rate, c
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
     natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
-    adam = _adam(float(learning_rate)) if optimiser is None else optimiser
+    adam = _adam(float(rate)) if optimiser is None else optimiser
     loop = Loop(problem, data, plan.objective, adam, natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, parts, where, model, clamp, steps, plan.noisy and optimiser is None)
     return _walk(loop, pace, steps, key, watch, plan)
