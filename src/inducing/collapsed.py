@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .checks import check_shapes
-from .covariance import AbstractCovariance, Dense, batched, lower_half
+from .covariance import AbstractCovariance, Dense, batched, root_derivative
 from .data import Data, as_data
 from .layers import qu
 from .layers.sparse_gp import SparseGP
@@ -199,7 +199,7 @@ def _through_root_jvp(primals, tangents):
     _, inverse_root, Psi, b = primals
     dK, _, dPsi, db = tangents
     M = inverse_root.shape[1]
-    E = -jax.vmap(lower_half)(inverse_root @ dK @ jnp.swapaxes(inverse_root, 1, 2))
+    E = -root_derivative(inverse_root, dK)
     E = jnp.broadcast_to(E, (b.size // M, M, M))
     own = (2.0 * E @ Psi.reshape(len(E), M, -1)).reshape(Psi.shape)
     return (Psi, b), (dPsi + own, db + (E @ b.reshape(len(E), M, 1)).reshape(b.shape))

@@ -44,10 +44,17 @@ def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return jnp.concatenate([jnp.concatenate([A, above], 1), jnp.concatenate([below, C], 1)], 0)
 
 
-def lower_half(P: Array) -> Array:
-    """Φ(P): the lower triangle with half the diagonal, so that Φ(P) + Φ(P)ᵀ = P for symmetric P."""
-    half = np.tril(np.ones(P.shape)) - 0.5 * np.eye(len(P))
-    return P * jnp.asarray(half, P.dtype)
+def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
+    """P = Φ(L⁻¹ dK L⁻ᵀ): where K = L Lᵀ moves by dK, its root moves by dL = L P, and dL⁻¹ = −P L⁻¹.
+
+    Φ takes the lower triangle with half the diagonal.
+
+    >>> root_derivative(jnp.eye(2), jnp.ones((2, 2))).tolist()
+    [[0.5, 0.0], [1.0, 0.5]]
+    """
+    M = dK.shape[-1]
+    half = jnp.asarray(np.tril(np.ones((M, M))) - 0.5 * np.eye(M), dK.dtype)
+    return (inverse_root @ dK @ jnp.swapaxes(inverse_root, -1, -2)) * jnp.broadcast_to(half, dK.shape)
 
 
 def _shift(K: Array, c: Array) -> Array:
@@ -82,10 +89,10 @@ def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
 
 @_factor.defjvp
 def _factor_jvp(jitter, primals, tangents):
-    # dL = L Φ(L⁻¹ dK L⁻ᵀ), dL⁻¹ = −Φ(L⁻¹ dK L⁻ᵀ) L⁻¹: products only, and their transposes in reverse mode.
+    # products only, and their transposes in reverse mode
     (K,), (dK,) = primals, tangents
     L, Linv, c = _factor(K, jitter)
-    P = lower_half(Linv @ _shift(dK, c) @ Linv.T)
+    P = root_derivative(Linv, _shift(dK, c))
     return (L, Linv, c), (L @ P, -P @ Linv, jnp.zeros_like(c))
 
 

@@ -38,7 +38,15 @@ def load(path: str | os.PathLike, like: M) -> M:
     """The model `like`, with its arrays read from the file `path` that `save` wrote.
 
     `like` gives the structure: the same layers, kernels, features and likelihood, with arrays of the same shapes,
-    whatever their values. Arrays keep the dtype of the file. See `save` for an example.
+    whatever their values. Arrays keep the dtype of the file.
+
+    >>> import os, tempfile
+    >>> import inducing as ig
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.npz")
+    ...     ig.save(path, ig.means.Constant(3.0))
+    ...     print(float(ig.load(path, ig.means.Constant(0.0)).value))
+    3.0
     """
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -47,3 +47,13 @@ CASES = {
     ),
 }
 IDS = list(CASES)
+VARIANTS = {"points", "fourier 1/2", "fourier 3/2", "fourier beyond", "union of fourier", "sphere relu"}  # of others
+
+
+def model_of(name, coordinates="w", mean=None):
+    """A model with these features, Gaussian noise, and data for it."""
+    features, kernel, X = CASES[name]
+    layer = ig.SparseGP(ig.GP(kernel, mean), features, coordinates=coordinates)
+    X = jnp.asarray(X)
+    y = jnp.sin(2.0 * X.sum(1)) + 0.3 * jnp.cos(17.0 * X[:, 0])
+    return ig.Model(layer, ig.likelihoods.Gaussian(0.1)), ig.Data(X, y)

@@ -62,7 +62,10 @@ def rkhs_inner(p, lam, variance, a, b, g, h):
 
     def operator(f):
         for _ in range(p):
-            f = lambda x, f=f: lam * f(x) + jax.jacfwd(f)(x)  # noqa: E731
+
+            def f(x, f=f):
+                return lam * f(x) + jax.jacfwd(f)(x)
+
         return f
 
     def ends(f):
@@ -74,7 +77,10 @@ def rkhs_inner(p, lam, variance, a, b, g, h):
 
     bulk = jnp.einsum("mg,ng,g->mn", jax.vmap(operator(g))(t).T, jax.vmap(operator(h))(t).T, w)
     G, H = ends(g), ends(h)
-    pair = lambda x, y: x[:, None] * y[None, :]  # noqa: E731
+
+    def pair(x, y):
+        return x[:, None] * y[None, :]
+
     if p == 1:
         return bulk / (2 * lam * variance) + pair(G[0], H[0]) / variance
     if p == 2:
@@ -116,7 +122,10 @@ def test_fourier_tends_to_the_prior_given_periodicity(p):
         for _ in range(p):
             values = f(ends)
             out.append(values[1] - values[0])
-            f = lambda Z, f=f: jax.jvp(f, (Z,), (jnp.ones_like(Z),))[1]  # noqa: E731
+
+            def f(Z, f=f):
+                return jax.jvp(f, (Z,), (jnp.ones_like(Z),))[1]
+
         return jnp.stack(out)
 
     @jax.jit

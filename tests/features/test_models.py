@@ -10,20 +10,9 @@ from scipy.stats import multivariate_normal
 import inducing as ig
 
 from ..oracles.features import derivative
-from .cases import CASES, IDS
+from .cases import CASES, IDS, VARIANTS, model_of
 
 F, k = ig.features, ig.kernels
-
-
-def model_of(name, coordinates="w", mean=None):
-    features, kernel, X = CASES[name]
-    layer = ig.SparseGP(ig.GP(kernel, mean), features, coordinates=coordinates)
-    X = jnp.asarray(X)
-    y = jnp.sin(2.0 * X.sum(1)) + 0.3 * jnp.cos(17.0 * X[:, 0])
-    return ig.Model(layer, ig.likelihoods.Gaussian(0.1)), ig.Data(X, y)
-
-
-VARIANTS = {"points", "fourier 1/2", "fourier 3/2", "fourier beyond", "union of fourier", "sphere relu"}
 
 
 @pytest.mark.parametrize("name", [name for name in IDS if name not in VARIANTS])
@@ -159,20 +148,6 @@ def test_precomputed_bound_is_the_collapsed_bound():
     with pytest.raises(TypeError, match="Fourier"):
         points = ig.SparseGP(ig.GP(k.Matern52()), F.InducingPoints([[0.0], [1.0]]))
         ig.PrecomputedElbo(ig.Model(points, ig.likelihoods.Gaussian(0.1)), data)
-
-
-@pytest.mark.parametrize("method", ["adam", "natgrad", "collapsed"])
-def test_fit_trains_structured_features(method):
-    """Product and free Fourier features by every method of `fit`, minibatches included: the bound rises."""
-    name, batch = ("product", 4) if method == "natgrad" else ("free fourier", None)
-    model, data = model_of(name)
-    before = float(ig.collapsed_elbo(model, data))
-    options = {"progress": False, "initialise": False, "learning_rate": 0.05, "batch_size": batch}
-    result = ig.fit(model, data, method=method, steps=40, **options)
-    assert float(ig.elbo(result.model, data)) > float(ig.elbo(model, data))
-    if method == "collapsed":
-        assert result.bound > before
-        assert not np.allclose(result.model.layers[0].features.frequencies, model.layers[0].features.frequencies)
 
 
 @pytest.mark.data

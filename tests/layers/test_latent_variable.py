@@ -71,7 +71,10 @@ def test_rows_are_addressed_by_index():
 
 def test_predictions_use_the_prior_unless_the_encoder_sees_only_x():
     """Without y: h ~ p(h) for encoders of y and of the index, h ~ q(h | x) for encoders of x; no log-weights."""
-    network = lambda v: jnp.array([3.0 + v[0], -4.0])  # noqa: E731
+
+    def network(v):
+        return jnp.array([3.0 + v[0], -4.0])
+
     new = ig.Data(jnp.zeros((20_000, 1)))
     for encoder, mean, scale in [
         (ig.layers.PerDatum(10.0 * jnp.ones((5, 1))), 0.5, 2.0),

@@ -100,7 +100,10 @@ def test_gp_draws_are_joint_over_replicates(kind):
     W = np.array([[1.0, 0.5], [-0.3, 0.8]]) if kind == "mixed" else np.eye(2)
     prior = ig.priors.LMC(W, kernel) if kind == "mixed" else ig.priors.Independent(kernel, num=2)
     gp = ig.SparseGP(prior, ig.features.InducingPoints(Z), m, root, jitter=0.0)
-    k = lambda a, b: 1.3 * np.exp(-0.5 * ((a - b.T) / 0.8) ** 2)  # noqa: E731
+
+    def k(a, b):
+        return 1.3 * np.exp(-0.5 * ((a - b.T) / 0.8) ** 2)
+
     Luu = np.linalg.cholesky(k(Z, Z))
     A = np.linalg.solve(Luu, k(Z, X))  # [M, 3]
     S = root @ root.T if kind == "coupled" else None

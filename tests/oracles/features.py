@@ -139,7 +139,10 @@ def _periodic(kernel, a, b, X):
         for _ in range(kernel.smoothness + 1):
             values = f(ends)
             out.append(values[1] - values[0])
-            f = lambda Z, f=f: jax.jvp(f, (Z,), (jnp.ones_like(Z),))[1]  # noqa: E731
+
+            def f(Z, f=f):
+                return jax.jvp(f, (Z,), (jnp.ones_like(Z),))[1]
+
         return jnp.stack(out)
 
     C = functional(lambda Z: kernel.gram(Z, X))

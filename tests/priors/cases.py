@@ -102,7 +102,10 @@ def matrix_valued():
         return se(rows[:, :1], columns[:, :1], 0.7, 1.2) * B[rows[:, 1].astype(int)][:, columns[:, 1].astype(int)]
 
     rows = np.array([[x, p] for x in X1[:, 0] for p in (0.0, 1.0)])
-    mean = lambda r: r[:, 0] * (1.0 + r[:, 1])  # noqa: E731
+
+    def mean(r):
+        return r[:, 0] * (1.0 + r[:, 1])
+
     return Case(
         prior,
         points(pairs),

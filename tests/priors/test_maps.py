@@ -96,7 +96,10 @@ def test_derivative_kernels_are_finite_differences(kernel):
     for d in range(2):
         for e in range(2):
             a, b = h * np.eye(2)[d][None], h * np.eye(2)[e][None]
-            k = lambda u, v: float(gp.kernel.gram(jnp.asarray(u), jnp.asarray(v))[0, 0])  # noqa: E731
+
+            def k(u, v):
+                return float(gp.kernel.gram(jnp.asarray(u), jnp.asarray(v))[0, 0])
+
             second = k(x + a, z + b) - k(x + a, z - b) - k(x - a, z + b) + k(x - a, z - b)
             np.testing.assert_allclose(got[d, e], second / (4 * h * h), rtol=1e-5, atol=1e-6)
 

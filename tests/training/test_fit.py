@@ -187,6 +187,32 @@ def test_a_line_search_survives_values_that_are_no_numbers():
     assert 0.05 <= result.model.likelihood.variance < 0.3
 
 
+def test_a_line_search_does_not_reach_for_values_that_rounding_made_up():
+    def cone(model, data):  # so little curvature far from its top that a secant step passes it by 500
+        t = jnp.log(model.likelihood.variance)
+        return jnp.where(jnp.abs(t) > 40.0, 1e100, -jnp.sqrt(1.0 + t**2))
+
+    start = regression(noise=np.exp(8.0))
+    result = quiet(start, (X, y), objective=cone, method="lbfgs", initialise=False)
+    assert np.isclose(result.model.likelihood.variance, 1.0, atol=1e-3) and np.isclose(result.bound, -1.0)
+
+
+def test_adam_fades_under_noise_and_no_other_optimiser_does():
+    """On a slope of one Adam moves by its rate at each step; under noise by 5 % of it in the end."""
+
+    def slope(model, data, key=None):
+        return jnp.sum(model.layers[0].mean) + (0.0 if key is None else 1e-6 * jax.random.normal(key))
+
+    def moved(**options):
+        result = quiet(regression(), (X, y), method="adam", steps=300, learning_rate=0.01, **options)
+        return np.asarray(result.model.layers[0].mean)
+
+    last = np.clip(np.arange(100, 0, -1) / 100, 0.05, 1.0).sum()
+    np.testing.assert_allclose(moved(objective=slope), 0.01 * (200 + last), rtol=1e-6)
+    np.testing.assert_allclose(moved(objective=lambda m, d: slope(m, d)), 3.0, rtol=1e-6)
+    np.testing.assert_allclose(moved(objective=slope, optimiser=optax.adam(0.01)), 3.0, rtol=1e-6)
+
+
 def test_held_out_data_decide_and_stop():
     held = wave(num=30, seed=1)
     scores = []

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import lower_half
+from ..covariance import root_derivative
 from ..products import products
 
 
@@ -84,7 +84,7 @@ def _mean_and_reduction_jvp(primals, tangents):
     _, inverse_root, Kuf, m, root = primals
     dK, _, dKuf, dm, droot = tangents
     mean, reduction, (A, W, T) = _evaluate(inverse_root, Kuf, m, root)
-    E = -jax.vmap(lower_half)(inverse_root @ dK @ jnp.swapaxes(inverse_root, 1, 2))
+    E = -root_derivative(inverse_root, dK)
     H = 2.0 * (products(W, E) - droot @ jnp.swapaxes(root, 1, 2))
     dmean = row_products(dm + row_products(m, E), A) + row_products(row_products(m, inverse_root), dKuf)
     HA = products(H, A, "symmetric")

@@ -51,7 +51,11 @@ class Cache(NamedTuple):
 
 
 def with_cache(run: Callable[[Any], Any], cache: Any) -> Any:
-    """run(cache), with the quadratic form left out where it is not accurate: decided while running, once for all."""
+    """run(cache), with the quadratic form left out where it is not accurate: decided while running, once for all.
+
+    >>> with_cache(lambda cache: cache, None) is None
+    True
+    """
     if not isinstance(cache, Cache) or cache.quadratic is None:
         return run(cache)
     return jax.lax.cond(cache.quadratic.accurate, run, lambda c: run(c._replace(quadratic=None)), cache)
@@ -196,7 +200,13 @@ class SparseGP(AbstractLayer):
         return factors._replace(quadratic=self._quadratic(factors))
 
     def factors(self) -> Cache:
-        """The factorised Kuu and q(w)."""
+        """The factorised Kuu and q(w).
+
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> gp.factors().mean.shape
+        (1, 2)
+        """
         Kuu = self.Kuu()
         return Cache(Kuu, *self.whitened(Kuu))
 
