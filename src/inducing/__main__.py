@@ -1,4 +1,4 @@
-"""The command line: `python -m inducing demo`."""
+"""The command line: `inducing demo` and `inducing table`, or `python -m inducing …`."""
 
 import argparse
 from collections.abc import Sequence
@@ -10,22 +10,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="compare four models on the letters DGP: a table and a figure")
     demo.add_argument("--out", default="out", help="folder for the figure (default: out)")
-    demo.add_argument("--seed", type=int, default=0, help="seed of data split and training (default: 0)")
-    demo.add_argument("--silent", action="store_true", help="no progress bars")
     effort = demo.add_mutually_exclusive_group()
     effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="under two minutes")
     effort.add_argument(
         "--full", action="store_const", const="full", dest="kind", help="about an hour, the paper's quality"
     )
     demo.set_defaults(kind="default")
+    table = commands.add_parser("table", help="fit a column of a CSV file by its other columns, and predict new rows")
+    table.add_argument("train", help="CSV file with a header; an empty cell of the target is a missing label")
+    table.add_argument("--target", required=True, help="the column to predict: numbers, or classes (0 and 1, or text)")
+    table.add_argument("--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out")
+    table.add_argument("--out", default="predictions.csv", help="file for the predictions (default: predictions.csv)")
+    table.add_argument("--inducing", type=int, default=100, help="number of inducing points (default: 100)")
+    table.add_argument("--layers", type=int, default=1, help="1: a sparse GP (default); more: a deep GP")
+    for command in (demo, table):
+        command.add_argument("--seed", type=int, default=0, help="seed of data split and training (default: 0)")
+        command.add_argument("--silent", action="store_true", help="no progress bars")
     options = parser.parse_args(arguments)
 
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from . import demo as four_models
+    if options.command == "demo":
+        from . import demo as four_models
 
-    four_models.run(options.kind, options.out, options.seed, progress=not options.silent)
+        four_models.run(options.kind, options.out, options.seed, progress=not options.silent)
+        return
+    from .table import run
+
+    sizes = {"num_inducing": options.inducing, "num_layers": options.layers}
+    try:
+        run(
+            options.train,
+            options.target,
+            options.new,
+            options.out,
+            **sizes,
+            seed=options.seed,
+            progress=not options.silent,
+        )
+    except (OSError, ValueError) as error:
+        parser.exit(2, f"inducing: {error}\n")
 
 
 if __name__ == "__main__":

@@ -132,13 +132,7 @@ class GPClassifier(ClassifierMixin, _GP):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class [N, C], in the order of `classes_`."""
         X = self._inputs(X)
-        pred = self.model_.predict(X)
-        if len(self.classes_) == 2:
-            p = np.asarray(pred.mean, float)
-            return np.concatenate([1 - p, p], axis=1)
-        labels = [np.full((len(X), 1), float(c)) for c in range(len(self.classes_))]
-        p = np.exp(np.concatenate([np.asarray(pred.log_prob(y), float).reshape(-1, 1) for y in labels], axis=1))
-        return p / p.sum(axis=1, keepdims=True)
+        return np.asarray(self.model_.predict(X).probabilities, float).reshape(len(X), len(self.classes_))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class [N]."""

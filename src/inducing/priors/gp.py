@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..kernels.base import AbstractKernel
@@ -62,6 +63,8 @@ class GP(AbstractPrior):
         return column(self.mean_function(X))
 
     def mu_u(self, features):
+        if isinstance(self.mean_function, Zero):  # without its quadrature, if features are defined by one
+            return jnp.zeros((1, features.num_features), dtype_of(self, features))
         mean = mean_of_sum(lambda Z: column(self.mean_function(Z)), self.kernels)
         return features.apply(mean, self.kernel).T
 

@@ -1,0 +1,169 @@
+"""A table in, predictions out: what `inducing table` does."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import likelihoods
+from .stacks import deep_gp
+from .summary import summary
+from .training.fit import fit
+
+HELD_OUT = 0.1
+
+
+def run(
+    train: str | Path,
+    target: str,
+    new: str | Path | None = None,
+    out: str | Path = "predictions.csv",
+    *,
+    num_inducing: int = 100,
+    num_layers: int = 1,
+    seed: int = 0,
+    progress: bool = True,
+) -> dict[str, float]:
+    """Fit the column `target` of a CSV file with a header by all its other columns; predict the rows of `new`.
+
+    Numbers are regressed with Gaussian noise; the numbers 0 and 1, or text, are classes. An empty target is a missing
+    label. `out` gets the columns of `new` and, for each row, the mean and a 95 % interval, or the probability of each
+    class. Without `new`, a tenth of the rows is held out of the fit, and their scores are printed and returned.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     train, new, out = (pathlib.Path(folder, name) for name in ("train.csv", "new.csv", "out.csv"))
+    ...     _ = train.write_text("x,y\\n" + "".join(f"{i / 10},{2 * i}\\n" for i in range(20)))
+    ...     _ = new.write_text("x\\n0.55\\n")
+    ...     _ = run(train, "y", new, out, num_inducing=5, progress=False)              # doctest: +ELLIPSIS
+    ...     print(out.read_text().splitlines()[0])
+    Gaussian likelihood...
+    x,y mean,y lower,y upper
+    """
+    table = _read(train)
+    names = _inputs(table, target, train)
+    X = _numbers(table, names, train)
+    y, classes = _labels(table[target], target, train)
+    rows = {} if new is None else _read(new)
+    missing = [name for name in names if new is not None and name not in rows]
+    if missing:
+        raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
+    Xnew = X[:0] if new is None else _numbers(rows, names, new)
+    order = np.random.default_rng(seed).permutation(len(X))
+    held = np.sort(order[: int(np.ceil(HELD_OUT * len(X)))]) if new is None else order[:0]
+    kept = np.setdiff1d(order, held)
+    likelihood: Any = likelihoods.Bernoulli() if len(classes) == 2 else likelihoods.Gaussian()
+    if len(classes) > 2:
+        likelihood = likelihoods.Softmax(len(classes))
+    model = deep_gp(
+        X[kept],
+        likelihood,
+        num_layers=num_layers,
+        num_outputs=len(classes) if len(classes) > 2 else 1,
+        num_inducing=min(num_inducing, len(np.unique(X[kept], axis=0))),
+    )
+    result = fit(model, (X[kept], y[kept]), progress=progress, key=jax.random.key(seed))
+    print(f"{type(likelihood).__name__} likelihood, inputs {', '.join(names)}.\n{result.message}")
+    print(summary(result.model))
+    if new is None:
+        return _report(result.model, X[held], y[held], bool(classes))
+    _write(out, rows, _columns(result.model, Xnew, target, classes))
+    print(f"Predictions for {len(Xnew)} rows in {out}.")
+    return {}
+
+
+def _read(path: str | Path) -> dict[str, list[str]]:
+    with open(path, newline="") as file:
+        lines = [line for line in csv.reader(file) if line]
+    if len(lines) < 2:
+        raise ValueError(f"{path} must have a header and at least one row, got {len(lines)} lines.")
+    header = [name.strip() for name in lines[0]]
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(header):
+            raise ValueError(f"{path}, line {number}: {len(line)} cells, but the header has {len(header)}.")
+    return dict(zip(header, map(list, zip(*lines[1:], strict=True)), strict=True))
+
+
+def _inputs(table: dict[str, list[str]], target: str, path: str | Path) -> list[str]:
+    if target not in table:
+        raise ValueError(f"{path} has no column {target!r}; it has {', '.join(table)}.")
+    names = [name for name in table if name != target]
+    if not names:
+        raise ValueError(f"{path} has no column beside {target!r} to predict it from.")
+    return names
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _numbers(table: dict[str, list[str]], names: list[str], path: str | Path) -> np.ndarray:
+    columns = []
+    for name in names:
+        column = [_number(cell) for cell in table[name]]
+        bad = next((i for i, v in enumerate(column) if v is None or not np.isfinite(v)), None)
+        if bad is not None:
+            raise ValueError(
+                f"{path}, column {name!r}: {table[name][bad]!r} in row {bad + 1} is no finite number. Inputs must be "
+                "numbers: encode text as columns of 0 and 1, and leave out or fill in rows with gaps."
+            )
+        columns.append(np.asarray(column, float))
+    return np.stack(columns, axis=1)
+
+
+def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray, list[str]]:
+    """The target as numbers, NaN where missing, and its classes, if it has any."""
+    present = [cell for cell in map(str.strip, cells) if cell]
+    if not present:
+        raise ValueError(f"{path}: all cells of the target {target!r} are empty.")
+    numbers = [_number(cell) for cell in present]
+    text, binary = any(v is None for v in numbers), set(numbers) == {0.0, 1.0}
+    if not text and not binary:
+        return np.asarray([float(cell) if cell.strip() else np.nan for cell in cells]), []
+    classes = sorted(set(present))
+    if len(classes) < 2:
+        raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
+    code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
+    return np.asarray([code[cell.strip()] for cell in cells]), classes
+
+
+def _columns(model: Any, X: np.ndarray, target: str, classes: list[str]) -> dict[str, np.ndarray]:
+    pred = model.predict(X)
+    if classes:
+        p = np.asarray(pred.probabilities).reshape(len(X), len(classes))
+        return {f"{target} = {name}": p[:, i] for i, name in enumerate(classes)}
+    lower, upper = pred.interval(0.95)
+    named = {"mean": pred.mean, "lower": lower, "upper": upper}
+    return {f"{target} {name}": np.asarray(value)[:, 0] for name, value in named.items()}
+
+
+def _report(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> dict[str, float]:
+    seen = ~np.isnan(y)
+    X, y = X[seen], y[seen]
+    if not len(y):
+        raise ValueError("no held-out row has a label; give more rows, or a table of new rows.")
+    pred = model.predict(X)
+    scores = {"log-likelihood": float(jnp.mean(pred.log_prob(y[:, None])))}
+    if classes:
+        best = np.asarray(pred.probabilities).reshape(len(y), -1).argmax(axis=1)
+        scores["accuracy"] = float(np.mean(best == y))
+    else:
+        lower, upper = (np.asarray(a)[:, 0] for a in pred.interval(0.95))
+        scores["RMSE"] = float(np.sqrt(np.mean((np.asarray(pred.mean)[:, 0] - y) ** 2)))
+        scores["in 95 % interval"] = float(np.mean((lower <= y) & (y <= upper)))
+    print(f"On {len(y)} rows held out: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+    return scores
+
+
+def _write(path: str | Path, rows: dict[str, list[str]], columns: dict[str, np.ndarray]) -> None:
+    cells = [*rows.values(), *([f"{v:.8g}" for v in column] for column in columns.values())]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*rows, *columns])
+        writer.writerows(zip(*cells, strict=True))

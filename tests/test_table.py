@@ -1,0 +1,90 @@
+"""The command line on a table: numbers, classes, new rows, and what cannot be read."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from inducing.__main__ import main
+
+RNG = np.random.default_rng(0)
+
+
+def write(path, header, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return str(path)
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_numbers_are_regressed_with_honest_intervals(tmp_path):
+    x = RNG.uniform(-2.0, 2.0, (60, 2))
+    y = 1000.0 + 50.0 * np.sin(2.0 * x[:, 0]) + RNG.normal(size=60)
+    cells = ["" if i % 10 == 0 else v for i, v in enumerate(y)]  # missing labels
+    train = write(tmp_path / "train.csv", ["a", "b", "y"], np.column_stack([x, cells]).tolist())
+    new = write(tmp_path / "new.csv", ["name", "b", "a"], [["first", 0.0, 0.5], ["second", 0.0, -0.5]])
+    out = tmp_path / "out.csv"
+    main(["table", train, "--target", "y", "--new", new, "--out", str(out), "--inducing", "20", "--silent"])
+    rows = read(out)
+    assert list(rows[0]) == ["name", "b", "a", "y mean", "y lower", "y upper"] and rows[1]["name"] == "second"
+    truth = 1000.0 + 50.0 * np.sin([1.0, -1.0])
+    mean, lower, upper = (np.array([float(r[f"y {k}"]) for r in rows]) for k in ("mean", "lower", "upper"))
+    assert (np.abs(mean - truth) < 3.0).all() and ((lower < truth) & (truth < upper)).all()
+    assert ((upper - lower > 2.0) & (upper - lower < 20.0)).all()  # noise of 1: intervals of 4 and a little more
+
+
+@pytest.mark.parametrize("names", [("0", "1"), ("ash", "oak", "yew")])
+def test_classes_have_probabilities(tmp_path, capsys, names):
+    x = RNG.uniform(0.0, len(names), 60)
+    rows = [[v, names[int(v)]] for v in x]
+    train = write(tmp_path / "train.csv", ["x", "tree"], rows)
+    new = write(tmp_path / "new.csv", ["x"], [[i + 0.5] for i in range(len(names))])
+    out = tmp_path / "out.csv"
+    main(["table", train, "--target", "tree", "--new", new, "--out", str(out), "--inducing", "10", "--silent"])
+    p = np.array([[float(row[f"tree = {name}"]) for name in names] for row in read(out)])
+    np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-6)
+    assert (p.argmax(1) == np.arange(len(names))).all()
+
+
+def test_without_new_rows_some_are_held_out_and_scored(tmp_path, capsys):
+    x = np.linspace(0.0, 3.0, 50)
+    train = write(tmp_path / "train.csv", ["x", "y"], np.column_stack([x, np.sin(x) + 0.01 * RNG.normal(size=50)]))
+    main(["table", train, "--target", "y", "--inducing", "10", "--silent"])
+    said = capsys.readouterr().out
+    assert "5 rows held out" in said and "RMSE 0.0" in said and "lengthscale" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x,y\n1,2\nred,3\n", r"column 'x': 'red' in row 2"),
+        ("x,z\n1,2\n", "no column 'y'; it has x, z"),
+        ("y\n1\n2.5\n", "no column beside 'y'"),
+        ("x,y\n1,\n2,\n", "all cells of the target 'y' are empty"),
+        ("x,y\n1,a\n2,a\n", "single class 'a'"),
+        ("x,y\n1\n", "line 2: 1 cells, but the header has 2"),
+        ("x,y\n", "a header and at least one row"),
+    ],
+)
+def test_tables_that_cannot_be_fitted(tmp_path, capsys, text, says):
+    path = tmp_path / "train.csv"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        main(["table", str(path), "--target", "y"])
+    assert stop.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["table", str(tmp_path / "none.csv"), "--target", "y"])
+    assert "none.csv" in capsys.readouterr().err
+    train = write(tmp_path / "train.csv", ["x", "y"], [[i, i * i] for i in range(5)])
+    new = write(tmp_path / "new.csv", ["z"], [[1.0]])
+    with pytest.raises(SystemExit):
+        main(["table", train, "--target", "y", "--new", new, "--silent"])
+    assert "lacks the columns x" in capsys.readouterr().err
