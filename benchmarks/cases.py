@@ -78,6 +78,7 @@ CASES = [
     Case("collapsed-256", "collapsed", "collapsed", _SHALLOW, 4.0, M=256),
     Case("collapsed-256-million", "million", "collapsed", (), M=256, N=1_000_000),
     Case("collapsed-512-million", "million", "collapsed", (), M=512, N=1_000_000),
+    Case("predict-512-million", "million", "predict", (), M=512, N=1_000_000),
     Case("predict-512", "predict", "predict", _SHALLOW, 3.0, M=512),
     Case("lmc-128", "lmc", "lmc", ("gpflow", "gpytorch"), 2.5),
     Case("deep-2", "deep", "deep", _DEEP, 2.5, layers=2),

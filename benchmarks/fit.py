@@ -70,13 +70,13 @@ def seconds_to(trace: list, target: float) -> float | None:
 
 
 def verdict(runs: dict[str, dict]) -> dict:
-    """The best peer's final log-likelihood, and when each run reached it."""
+    """The best peer's final log-likelihood, when each run reached it, and the first peer's time over that of `ours`."""
     peers = {k: r["trace"][-1][1] for k, r in runs.items() if not k.startswith("ours") and r.get("trace")}
     if not peers:
         return {}
     best = max(peers, key=lambda k: peers[k])
     times = {k: seconds_to(r["trace"], peers[best]) for k, r in runs.items() if r.get("trace")}
-    ours = min((t for k, t in times.items() if k.startswith("ours") and t is not None), default=None)
+    ours = times.get("ours")
     theirs = min((t for k, t in times.items() if not k.startswith("ours") and t is not None), default=None)
     return {"best": best, "target": peers[best], "seconds": times, "ratio": theirs / ours if ours and theirs else None}
 

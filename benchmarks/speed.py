@@ -7,7 +7,7 @@
 
 Before anything is timed, the bound at equal parameters must agree with ours (float64: to 1e-6, float32: to 1e-4,
 relative). All workers stay alive; rounds go through them one after the other, so that a slow minute of the machine
-hits all. Results are merged into `benchmarks/results/speed.json`.
+hits all. Results are merged into `benchmarks/results/speed.json`; those of `--quick` go to `out/speed-quick.json`.
 """
 
 import argparse
@@ -61,12 +61,13 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        assert self.process.stdin
+        assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
         try:
             self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.process.kill()
+        self.process.stdout.close()
         self.log.close()
 
 
@@ -102,9 +103,13 @@ def run_case(case: Case, workers: dict[str, Worker], rounds: int, seconds: float
             result["error"] = f"the bound is {result['value']:.10g}, ours {truth:.10g}"
     live = [library for library, result in reached.items() if "error" not in result]
     steps = {}
-    for library in live:
-        ms = workers[library].ask(do="time", steps=2)["ms"]
-        steps[library] = int(min(max(1e3 * seconds / ms, 2), 400))
+    for library in list(live):
+        answer = workers[library].ask(do="time", steps=2)
+        if "error" in answer:
+            reached[library]["error"] = answer["error"]
+            live.remove(library)
+        else:
+            steps[library] = int(min(max(1e3 * seconds / answer["ms"], 2), 400))
     times: dict[str, list[dict]] = {library: [] for library in live}
     for _ in range(rounds):
         for library in live:
@@ -161,6 +166,17 @@ def slopes(entries: dict[str, dict]) -> dict[str, float]:
             x, y = np.log(np.array(sorted(points))).T
             out[group] = float(np.polyfit(x, y, 1)[0])
     return out
+
+
+def import_times(rounds: int) -> dict[str, float]:
+    """Seconds to import this library, and what it stands on alone; medians of processes in turn."""
+    packages = {"jax, equinox, optax": [], "inducing": []}
+    for _ in range(rounds):
+        for names, seconds in packages.items():
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-c", f"import {names}"], check=True, cwd=ROOT)
+            seconds.append(time.perf_counter() - started)
+    return {names: statistics.median(seconds) for names, seconds in packages.items()}
 
 
 def machine() -> dict:
@@ -243,9 +259,10 @@ def main(arguments: list[str] | None = None) -> dict:
     parser.add_argument("--python", action="append", default=[], metavar="LIBRARY=PATH")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="how long one turn of one library lasts")
-    parser.add_argument("--quick", action="store_true", help="small sizes, one round")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round, into out/speed-quick.json")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
+    options.out = options.out or (ROOT / "out" / "speed-quick.json" if options.quick else RESULTS)
     rounds, seconds, scale = (1, 0.02, 0.05) if options.quick else (options.rounds, options.seconds, 1.0)
     cases = [c.sizes(scale) for c in selected(options.cases)]
     results = json.loads(options.out.read_text()) if options.out.exists() else {"cases": {}}
@@ -254,11 +271,12 @@ def main(arguments: list[str] | None = None) -> dict:
     logs.mkdir(exist_ok=True)
     needed = {p for c in cases for p in c.peers}
     chosen = pythons(options.python, [p for p in options.peers if p in needed])
-    workers = {
-        name: Worker("ours.py" if name == "ours" else f"with_{name}.py", path, logs / f"bench-{name}.log")
-        for name, path in chosen.items()
-        if name == "ours" or name in needed
-    }
+
+    def hire(name: str) -> Worker:
+        script = "ours.py" if name == "ours" else f"with_{name}.py"
+        return Worker(script, chosen[name], logs / f"bench-{name}.log")
+
+    workers = {name: hire(name) for name in chosen if name == "ours" or name in needed}
     try:
         versions = {name: worker.ask(do="call", name="versions", arguments={}) for name, worker in workers.items()}
         for name, answer in versions.items():
@@ -272,7 +290,12 @@ def main(arguments: list[str] | None = None) -> dict:
         print(", ".join(f"{dtype} products: {rate / 1e9:.0f} GFLOP/s" for dtype, rate in rates.items()))
         header = [f"{'case':28}", *(f"{name:>9}" for name in ("ours", *PEERS)), "  ratio", "of GEMM", " first s"]
         print(" ".join(header), flush=True)
+        results["imports"] = import_times(1 if options.quick else 5)
+        print("import: " + ", ".join(f"{name} {value:.2f} s" for name, value in results["imports"].items()))
         for case in cases:
+            if case.group == "million":  # its memory is measured: in a process that holds nothing else
+                workers["ours"].close()
+                workers["ours"] = hire("ours")
             entry = summarise(run_case(case, workers, rounds, seconds), rates)
             entry["date"] = datetime.date.today().isoformat()
             entry["gemm_rate"] = rates[case.dtype]
@@ -287,8 +310,7 @@ def main(arguments: list[str] | None = None) -> dict:
             worker.close()
     for group, slope in slopes(results["cases"]).items():
         print(f"{group}: time grows as size^{slope:.2f}")
-    if options.out == RESULTS:
-        plot(results["cases"], RESULTS.with_suffix(".png"))
+    plot(results["cases"], options.out.with_suffix(".png"))
     return results
 
 
