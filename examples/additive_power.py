@@ -29,7 +29,7 @@ names = ["temperature", "vacuum", "pressure", "humidity"]
 k, F = ig.kernels, ig.features
 columns = range(4)
 kernel = k.Sum([k.ActiveDims(k.Matern32(1.0, 0.3), (d,)) for d in columns])
-additive = ig.SparseGP(ig.GP(kernel), F.Additive([F.Fourier.around(X[:, d], 15) for d in columns]))
+additive = ig.SparseGP(ig.GP(kernel), F.Additive([F.Fourier.around(X[:, d], 15, margin=0.5) for d in columns]))
 points = ig.SparseGP(ig.GP(k.SquaredExponential(np.ones(4))), F.InducingPoints(X[train[:100]]))
 results = {}
 for name, layer in (("additive, 4 × 31 Fourier features", additive), ("100 inducing points", points)):

@@ -1,7 +1,8 @@
 """Variational auto-encoders, with and without conditions (section 3.3 and the appendix).
 
-A decoder network is a Deterministic layer (a point estimate), the encoder amortises q(h | x, y); nothing else is new.
-Left: a VAE of points on two half moons. Right: a conditional one, for p(y | x) of a relation with two branches.
+The encoder amortises q(h | x, y); the decoder is a network, as a point estimate (a Deterministic layer) or as a
+posterior over its weights (BayesianDense layers); nothing else is new. Left: a VAE of points on two half moons.
+Right: conditional ones, for p(y | x) of a relation with two branches, that is not seen for x > 1.
 """
 
 import os
@@ -24,43 +25,52 @@ steps = 20 if quick else 2500
 angle, moon = rng.uniform(0.0, np.pi, 500), rng.random(500) < 0.5
 moons = np.where(moon[:, None], np.c_[np.cos(angle), np.sin(angle)], np.c_[1 - np.cos(angle), 0.5 - np.sin(angle)])
 moons = moons + 0.05 * rng.normal(size=moons.shape)
-x = rng.uniform(-2.0, 2.0, 500)
+x = rng.uniform(-2.0, 1.0, 500)
 y = np.where(rng.random(500) < 0.5, 1.0, -1.0) * (0.3 + x**2 / 4) + 0.05 * rng.normal(size=500)
 
 
-def auto_encoder(inputs, outputs, dim):
-    """h, then a network of [x, h]; `inputs` may be 0."""
+def point_estimate(inputs, outputs):
+    return [ig.layers.Deterministic(eqx.nn.MLP(inputs, outputs, 40, 2, jnp.tanh, key=jax.random.key(2)))]
+
+
+def posterior(inputs, outputs, width=40):
+    first, last = jax.random.split(jax.random.key(2))
+    hidden = ig.BayesianDense(inputs, width, key=first, scale=0.03, prior_scale=2.0)
+    out = ig.BayesianDense(width, outputs, key=last, scale=0.03, prior_scale=2.0 * width**-0.5)
+    return [hidden, ig.layers.Deterministic(jnp.tanh), out]
+
+
+def auto_encoder(inputs, outputs, dim, decoder):
+    """h, then a decoder of [x, h]; `inputs` may be 0."""
     encoder = ig.layers.Amortised.mlp(jax.random.key(1), dim, x=inputs, y=outputs, hidden=(40, 2))
-    decoder = eqx.nn.MLP(inputs + dim, outputs, 40, 2, jnp.tanh, key=jax.random.key(2))
-    layers = [ig.LatentVariable(dim, encoder), ig.layers.Deterministic(decoder)]
+    layers = [ig.LatentVariable(dim, encoder), *decoder(inputs + dim, outputs)]
     return ig.Model(layers, ig.likelihoods.Gaussian(0.05))
 
 
 objective = partial(ig.elbo, importance=10, doubly_reparameterised=True)
-vae = ig.fit(auto_encoder(0, 2, 2), ig.Data(None, moons), objective=objective, steps=steps, progress=False)
-cvae = ig.fit(auto_encoder(1, 1, 1), (x, y), objective=objective, steps=steps, progress=False)
-print(f"VAE: bound per datum {vae.bound / 500:.3f}; CVAE: {cvae.bound / 500:.3f}")
+new_moons, new_x = np.zeros((500, 0)), np.linspace(-2.0, 2.0, 500)[:, None]
+pairs = ig.Data(x, y)
+fits = {  # the model, its data, and the inputs at which new labels are sampled: h from its prior, through the decoder
+    "VAE samples": (auto_encoder(0, 2, 2, point_estimate), ig.Data(None, moons), new_moons),
+    "CVAE, point estimate": (auto_encoder(1, 1, 1, point_estimate), pairs, new_x),
+    "CVAE, Bayesian decoder": (auto_encoder(1, 1, 1, posterior), pairs, new_x),
+}
+samples = {}
+for name, (model, data, new) in fits.items():
+    result = ig.fit(model, data, objective=objective, steps=steps, progress=False)
+    print(f"{name}: bound per datum {result.bound / 500:.3f}")
+    samples[name] = np.asarray(result.model.predict(new, samples=1).sample(jax.random.key(3)))
 
-
-def generate(model, data, key):
-    """New labels: h from its prior, through the decoder, plus noise."""
-    h, _ = model.propagate(data, key)
-    f = model.layers[-1].moments(h)[0][:, 0]
-    return f + jnp.sqrt(model.likelihood.variance) * jax.random.normal(jax.random.key(5), f.shape)
-
-
-new = ig.Data(jnp.zeros((500, 0)))
-samples = generate(vae.model, new, jax.random.key(3))
-x_new = jnp.linspace(-2.0, 2.0, 500)[:, None]
-branches = generate(cvae.model, ig.Data(x_new), jax.random.key(4))
-figure, axes = plt.subplots(1, 4, figsize=(14, 3.6), layout="constrained")
-for axis, points, title in zip(axes, (moons, samples), ("data", "VAE samples"), strict=False):
+figure, axes = plt.subplots(1, 5, figsize=(16, 3.4), layout="constrained")
+for axis, (title, points) in zip(axes, {"data": moons, "VAE samples": samples["VAE samples"]}.items(), strict=False):
     axis.plot(points[:, 0], points[:, 1], ".", ms=3)
     axis.set(title=title, xlim=(-1.4, 2.4), ylim=(-0.9, 1.4))
-for axis, (a, b), title in zip(
-    axes[2:], ((x, y), (x_new[:, 0], branches[:, 0])), ("data", "CVAE samples"), strict=True
-):
-    axis.plot(a, b, ".", ms=3)
-    axis.set(title=title, xlabel="x", ylim=(-2, 2))
+axes[2].plot(x, y, ".", ms=3)
+axes[2].set(title="data")
+for axis, title in zip(axes[3:], list(fits)[1:], strict=True):
+    axis.plot(new_x[:, 0], samples[title][:, 0], ".", ms=3)
+    axis.set(title=title)
+for axis in axes[2:]:
+    axis.set(xlabel="x", xlim=(-2.1, 2.1), ylim=(-2.5, 2.5))
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/auto_encoders.png", dpi=120)

@@ -31,7 +31,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=T
 grid = np.linspace(-1.0, 5.0, 300)
 intervals = {
     "[a, b] = the data's range": ig.features.Fourier(0.0, 4.0, 30),
-    "reaching beyond": ig.features.Fourier.around(X, 60),
+    "reaching beyond": ig.features.Fourier.around(X, 60, margin=0.6),
 }
 for (label, features), colour in zip(intervals.items(), ("C3", "C0"), strict=True):
     predict = jax.jit(lambda f: ig.collapse(model_of(f), (X, y)).layers[0].marginals(jnp.asarray(grid)[:, None]))

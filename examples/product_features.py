@@ -31,7 +31,7 @@ y = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-2.0 * surface(X)))).astype(float
 k, F = ig.kernels, ig.features
 kernel = k.ActiveDims(k.Matern52(0.5, variance=4.0), (0,)) * k.ActiveDims(k.Matern52(0.5), (1,))
 num = 3 if quick else 12
-features = F.Product((F.Fourier.around(X[:, :1], num), F.Fourier.around(X[:, 1:], num)))
+features = F.Product((F.Fourier.around(X[:, :1], num, margin=0.5), F.Fourier.around(X[:, 1:], num, margin=0.5)))
 sizes = [part.num_features for part in features.parts]
 gp = ig.SparseGP(ig.GP(kernel), features, root=tuple(jnp.eye(n) for n in sizes))
 began = time.perf_counter()

@@ -68,8 +68,14 @@ def stack(features, prior, deep: bool) -> tuple[ig.Model, int]:
     return ig.Model(layers, ig.likelihoods.Gaussian(0.1)), 1 if deep else prior.num_outputs
 
 
+def draw_is_traced(gp: ig.SparseGP, X: np.ndarray) -> None:
+    """A function of the layer, by pathwise conditioning, has a value of each output."""
+    f = jax.eval_shape(lambda key: gp.draw(key, 8, X.shape[1])(jnp.asarray(X)), jax.random.key(0))
+    assert f.shape == (len(X), gp.prior.num_outputs)
+
+
 REFUSED = {("fourier 1/2", "Derivative"): "no derivative in mean square"}
-INNER = ("points", "fourier 3/2", "union", "additive")  # walked as inner layers with all priors; the others with one
+INNER = ("points", "fourier 3/2", "union", "additive")  # walked deep and drawn with all priors; the others with one
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -87,6 +93,42 @@ def test_features_priors_depth(features, prior):
     for deep in (False, True) if prior == "GP" or features in INNER else (False,):
         model, width = build(deep)
         bound_is_traced(model, inputs(prior, X), np.zeros((N, width)))
+        if deep:
+            draw_is_traced(model.layers[0], inputs(prior, X))
+
+
+ROUGH, SMOOTH = ig.kernels.Matern12(), ig.kernels.Matern52()
+FOURIER, POINTS = ig.features.Fourier(-1.0, 1.0, 1), ig.features.InducingPoints([[0.0], [0.2], [0.5]])
+LATENTS = {  # kernels and features of two latents; None is accepted
+    "kernels of two kinds": ((ROUGH, SMOOTH), POINTS, None),
+    "low-rank parts of two sizes": ((ROUGH, SMOOTH), FOURIER, None),
+    "kronecker of two sizes": (
+        [ig.kernels.ActiveDims(ROUGH, (0,)) * ig.kernels.ActiveDims(k, (1,)) for k in (ROUGH, SMOOTH)],
+        ig.features.Product((FOURIER, FOURIER)),
+        None,
+    ),
+    "dense by unions": ((ROUGH, SMOOTH), [ig.features.Union((FOURIER,)), POINTS], None),
+    "features of two kinds": ((ROUGH, SMOOTH), [FOURIER, POINTS], r"different structures.*Union\(\(own,\)\)"),
+    "features of two numbers": (
+        (ROUGH, SMOOTH),
+        [FOURIER, ig.features.InducingPoints([[0.0], [0.2]])],
+        r"\[3, 2\] features",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATENTS)
+def test_latents_of_different_kinds(name):
+    kernels, features, refused = LATENTS[name]
+    prior = ig.priors.LMC(np.ones((3, 2)), kernels)
+    if refused:
+        with pytest.raises((TypeError, ValueError), match=refused):
+            ig.SparseGP(prior, features)
+        return
+    model, X = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Gaussian(0.1)), np.zeros((N, 2))
+    X = X if "kronecker" in name else X[:, :1]
+    bound_is_traced(model, X, np.zeros((N, 3)))
+    draw_is_traced(model.layers[0], X)
 
 
 L = ig.likelihoods

@@ -27,6 +27,7 @@ KINDS = {
     "dense": lambda t: _dense(t, 4, 0),
     "diagonal": lambda t: _diagonal(t, 5, 1),
     "low rank 1": lambda t: _low_rank(t, 5, 1, 2),
+    "low rank 1, padded": lambda t: _low_rank(t, 5, 1, 2).padded(3),
     "low rank 3": lambda t: _low_rank(t, 7, 3, 3),
     "kronecker": lambda t: Kronecker((_low_rank(t, 3, 1, 4), _dense(t, 2, 5), _diagonal(t, 4, 6))),
     "blocks": lambda t: BlockDiagonal((_low_rank(t, 4, 2, 7), _dense(t, 3, 8), _diagonal(t, 2, 9))),

@@ -32,6 +32,18 @@ def test_float32_stays_float32(tmp_path):
     assert ig.load(tmp_path / "k", kernel).lengthscale.dtype == jnp.float32
 
 
+def test_what_is_tied_comes_back_tied(tmp_path):
+    part = ig.kernels.Matern52(2.0)
+    ig.save(tmp_path / "k", part + part)
+    fresh = ig.kernels.Matern52()
+    again = ig.load(tmp_path / "k", fresh + fresh)
+    assert again.kernels[0].lengthscale is again.kernels[1].lengthscale and float(again.kernels[0].lengthscale) == 2.0
+    assert ig.summary(again).num_trained == 2
+    ig.save(tmp_path / "k", ig.kernels.Matern52(2.0) + ig.kernels.Matern52(3.0))
+    with pytest.raises(ValueError, match=r"kernels\[1\].lengthscale and .*\[0\].lengthscale are tied in `like`"):
+        ig.load(tmp_path / "k", fresh + fresh)
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path):
     ig.save(tmp_path / "model.npz", model())
     with pytest.raises(ValueError, match=r"layers\[1\].features.Z has shape \[4, 2\] .* and \[5, 2\]"):

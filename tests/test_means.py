@@ -6,10 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import inducing as ig
 from inducing import means
 
 X = np.random.default_rng(0).normal(size=(5, 3))
 A = np.random.default_rng(1).normal(size=(3, 2))
+K = ig.kernels.SquaredExponential()
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,26 @@ def test_float32():
     x = X.astype(np.float32)
     for mean in (means.Zero(), means.Identity(), means.Linear(A.astype(np.float32), np.float32(1.0))):
         assert mean(jnp.asarray(x)).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        lambda mean: ig.GP(K, mean),
+        lambda mean: ig.priors.Independent(K, num=1, mean=mean),
+        lambda mean: ig.priors.LMC([[1.0]], K, mean=mean),
+        lambda mean: ig.priors.IntrinsicCoregionalisation([1.0], [1.0], K, mean=mean),
+        lambda mean: ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[1.0]]), K, mean=mean),
+        lambda mean: ig.priors.ImageConvolution(K, (1, 3), (1, 3), mean=mean),
+        lambda mean: ig.priors.MatrixValued(K, num_outputs=1, mean=mean),
+    ],
+)
+def test_a_prior_takes_means_and_numbers_and_says_how_to_wrap_functions(prior):
+    for mean, value in ((None, 0.0), (1.5, 1.5), (2, 2.0), (means.Constant(0.5), 0.5)):
+        np.testing.assert_allclose(prior(mean).mean(jnp.asarray(X)), np.full((5, 1), value), rtol=1e-14)
+    for wrong, cure in ((jnp.sin, r"means.Function\(h\)"), (eqx.nn.Identity(), "means.Function"), ([1.0], "Constant")):
+        with pytest.raises(TypeError, match=cure):
+            prior(wrong)
 
 
 @pytest.mark.parametrize(

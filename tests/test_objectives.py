@@ -13,12 +13,12 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
 from inducing.objectives import expected_log_likelihood
 
-from .oracles.deep import importance_weights, nested_quadrature
+from .oracles.deep import importance_weighted, importance_weights, nested_quadrature
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -142,6 +142,25 @@ def test_one_replicate_is_the_latent_variable_elbo():
     assert abs(mean - exact) < 4.5 * error
 
 
+@pytest.mark.parametrize("beta", [1.0, 0.6])
+def test_the_importance_weighted_bound_is_unbiased(beta):
+    """E log 1/5 Σ_r w_r by numerical integration over h: of a linear decoder in SciPy alone, and of a GP."""
+    model, xi = linear_decoder(), np.linspace(-12.0, 12.0, 1601)
+    q, h = norm.pdf(xi) * (xi[1] - xi[0]), 0.1 + 0.7 * xi
+    log_ratio = norm.logpdf(h) - norm.logpdf(h, 0.1, 0.7)
+    log_w = norm.logpdf(Y, 0.2 + 1.3 * h, 0.4**0.5) + beta * log_ratio
+    exact = sum(importance_weighted(q, row, 5) for row in log_w)
+    mean, error = mean_and_error(model, UNSUPERVISED, importance=5, beta=beta, num=10_000)
+    assert error < 0.02
+    assert abs(mean - exact) < 4.5 * error
+    model = latent_gp()
+    _, q, explik, log_w, _ = (np.asarray(a) for a in eqx.filter_jit(importance_weights)(model, DATA))
+    log_w = explik + beta * (log_w - explik)
+    exact = sum(importance_weighted(q, row, 5) for row in log_w) - beta * float(model.kl())
+    mean, error = mean_and_error(model, DATA, importance=5, beta=beta)
+    assert abs(mean - exact) < 4.5 * error
+
+
 def test_sampling_the_last_layer_jointly():
     """eq:sparse_gp_iw_lv_marg_lik_3 is eq:ugly_log for one replicate, in expectation, and differs for several."""
     model = latent_gp(root=1.0)
@@ -151,6 +170,83 @@ def test_sampling_the_last_layer_jointly():
     a, da = mean_and_error(model, DATA, importance=10)
     b, db = mean_and_error(model, DATA, importance=10, integrate=False)
     assert abs(a - b) > 4.5 * np.hypot(da, db)
+
+
+# --- latent variables at several layers
+
+SLOPES = (0.5, 0.9, 0.7, 1.1)  # y = 0.7 (0.5 x + 0.9 h₁) + 1.1 h₂ + ε
+
+
+def linear(*weights):
+    """x ↦ weights·x, as a point estimate."""
+    module = eqx.nn.Linear(len(weights), 1, use_bias=False, key=KEY)
+    return ig.layers.Deterministic(eqx.tree_at(lambda m: m.weight, module, jnp.array([weights])))
+
+
+def two_latents():
+    a, b, c, d = SLOPES
+    encoders = [ig.layers.PerDatum(np.full((N, 1), m), scale=s) for m, s in ((0.2, 0.8), (-0.1, 0.6))]
+    first, second = (ig.LatentVariable(1, e) for e in encoders)
+    return ig.Model([first, linear(a, b), second, linear(c, d)], ig.likelihoods.Gaussian(NOISE))
+
+
+def test_latent_variables_at_two_layers_reach_the_evidence():
+    """eq:elbo_deep_lv_sgp and eq:ugly_log_2 with everything known: R = 1 and 5 exactly, and the rise to log p(y)."""
+    a, b, c, d = SLOPES
+    (m1, s1), (m2, s2) = (0.2, 0.8), (-0.1, 0.6)
+    residual = Y - c * a * X
+    evidence = norm.logpdf(residual, 0.0, np.sqrt((c * b) ** 2 + d**2 + NOISE)).sum()
+    squared = (residual - c * b * m1 - d * m2) ** 2 + (c * b * s1) ** 2 + (d * s2) ** 2
+    kl = sum(0.5 * (s**2 + m**2 - 1) - np.log(s) for m, s in ((m1, s1), (m2, s2)))
+    one = (-0.5 * np.log(2 * np.pi * NOISE) - 0.5 * squared / NOISE - kl).sum()
+    xi = np.linspace(-8.0, 8.0, 81)  # both latent variables on a grid
+    q = np.outer(norm.pdf(xi), norm.pdf(xi)).reshape(-1) * (xi[1] - xi[0]) ** 2
+    h1, h2 = (h.reshape(-1) for h in np.meshgrid(m1 + s1 * xi, m2 + s2 * xi, indexing="ij"))
+    log_ratio = norm.logpdf(h1) - norm.logpdf(h1, m1, s1) + norm.logpdf(h2) - norm.logpdf(h2, m2, s2)
+    log_w = norm.logpdf(residual, c * b * h1 + d * h2, NOISE**0.5) + log_ratio
+    five = sum(importance_weighted(q, row, 5) for row in log_w)
+    values = [
+        mean_and_error(two_latents(), DATA, importance=R, num=n) for R, n in ((1, 10_000), (5, 10_000), (200, 500))
+    ]
+    for (mean, error), exact in zip(values, (one, five), strict=False):
+        assert abs(mean - exact) < 4.5 * error
+    for (low, da), (high, db) in itertools.pairwise(values):
+        assert high - low > 4.5 * np.hypot(da, db)  # strictly
+    for mean, error in values:
+        assert mean < evidence + 3 * error
+    assert values[-1][0] > evidence - 0.05
+
+
+def test_doubly_reparameterised_gradients_of_two_encoders_are_unbiased():
+    def gradients(doubly):
+        def gradient(key):
+            options = {"importance": 4, "beta": 0.8, "doubly_reparameterised": doubly}
+            g = eqx.filter_grad(lambda m: ig.elbo(m, DATA, key=key, **options))(two_latents())
+            parts = [p for i in (0, 2) for p in (g.layers[i].encoder.mean, g.layers[i].encoder.scale)]
+            return jnp.stack([p.sum() for p in parts]), g.layers[1].function.weight
+
+        return jax.jit(lambda ks: jax.lax.map(gradient, ks, batch_size=100))(jax.random.split(KEY, 3000))
+
+    (plain, decoder), (doubly, same) = gradients(False), gradients(True)
+    np.testing.assert_allclose(decoder, same, rtol=1e-8, atol=1e-10)
+    error = np.hypot(np.std(plain, axis=0), np.std(doubly, axis=0)) / np.sqrt(3000)
+    assert (np.abs(np.mean(plain, axis=0)) > 4.5 * error).any()  # so that there is something to compare
+    np.testing.assert_array_less(np.abs(np.mean(plain, axis=0) - np.mean(doubly, axis=0)), 4.5 * error)
+
+
+def test_latent_variables_at_two_layers_of_a_deep_gp():
+    """An inner GP between two latent variables, one of them amortised: a finite bound and finite gradients."""
+    amortised = ig.LatentVariable(1, ig.layers.Amortised.mlp(KEY, 1, x=1, y=1, hidden=(3, 1)))
+    layers = [ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((N, 1)))), gp(D=2), amortised, gp(D=2, seed=1)]
+    model = ig.Model(layers, ig.likelihoods.Gaussian(NOISE))
+    bound = partial(ig.elbo, data=DATA, key=KEY, importance=3, doubly_reparameterised=True)
+    value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(bound))(model)
+    leaves = jax.tree.leaves(eqx.filter((gradient.layers[0].encoder, gradient.layers[2].encoder), eqx.is_array))
+    assert bool(jnp.isfinite(value)) and len(leaves) > 2
+    assert all(bool(jnp.isfinite(g).all()) and bool((g != 0).any()) for g in leaves)
+
+
+# --- inner random functions
 
 
 ZIGZAG = ig.Data(np.array([-1.0, -0.5, 0.5, 1.0]), np.array([1.0, -1.0, 1.0, -1.0]))
@@ -230,6 +326,21 @@ def test_minibatches_of_an_index_encoder_are_unbiased_and_order_is_irrelevant():
     )
 
 
+def test_permuting_data_changes_nothing():
+    """To machine precision where nothing of a datum is sampled, or where what is sampled does not depend on noise."""
+    order = np.array([2, 0, 3, 1])
+    permuted = DATA.rows(jnp.asarray(order))
+    shallow = ig.Model(gp(), ig.likelihoods.StudentT(4.0, 0.3))
+    on_features = ig.Model([ig.layers.Deterministic(jnp.sin), gp()], ig.likelihoods.Gaussian(NOISE))
+    for model in (shallow, on_features):
+        np.testing.assert_allclose(elbo(model, permuted), elbo(model, DATA), rtol=1e-13)
+    means = RNG.normal(size=(N, 1))  # q(h_n) of their own, next to points: rows of another datum would be noticed
+    certain = latent_gp(ig.layers.PerDatum(means, scale=1e-9))
+    values = [elbo(certain, d, key=KEY) for d in (DATA, permuted)]
+    np.testing.assert_allclose(*values, rtol=1e-6)
+    assert abs(elbo(certain, ig.Data(X[order], Y[order]), key=KEY) - values[0]) > 0.01  # renumbered: so it can tell
+
+
 def test_rows_without_labels_contribute_nothing():
     model = latent_gp(ig.layers.PerDatum(RNG.normal(size=(N + 1, 1)), scale=0.6))
     more = ig.Data(np.concatenate([X, [[0.3]]]), np.concatenate([Y, [[np.nan]]]))
@@ -251,9 +362,24 @@ def test_beta_weighs_every_divergence():
 # --- gradients
 
 
-@pytest.mark.parametrize("options", [{"importance": 2}, {"importance": 3, "integrate": False}])
-def test_gradients_against_finite_differences(options):
-    model = deep_latent_gp()
+def amortised_network():
+    """[x, h] through a Bayesian dense layer, then a GP, with an amortised encoder."""
+    latent = ig.LatentVariable(1, ig.layers.Amortised.mlp(KEY, 1, x=1, y=1, hidden=(3, 1)), scale=[1.2])
+    dense = ig.BayesianDense(2, 2, key=KEY, scale=0.3)
+    return ig.Model([latent, dense, gp(D=2)], ig.likelihoods.Gaussian(NOISE))
+
+
+CASES = [
+    (deep_latent_gp, {"importance": 2}),
+    (deep_latent_gp, {"importance": 3, "integrate": False}),
+    (amortised_network, {"importance": 1}),
+    (amortised_network, {"importance": 3}),
+]
+
+
+@pytest.mark.parametrize(("make", "options"), CASES)
+def test_gradients_against_finite_differences(make, options):
+    model = make()
     arrays, static = eqx.partition(model, eqx.is_inexact_array)
     flat, unravel = jax.flatten_util.ravel_pytree(arrays)
     value = jax.jit(lambda v: ig.elbo(eqx.combine(unravel(v), static), DATA, key=KEY, **options))

@@ -174,10 +174,44 @@ def test_partition_round_trip_and_replace():
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("freeze", [lambda m: (), lambda m: jnp.ones(3), lambda m: ig.kernels.Matern52()])
+@pytest.mark.parametrize(
+    "freeze", [lambda m: None, lambda m: "kernel", lambda m: jnp.ones(3), lambda m: ig.kernels.Matern52()]
+)
 def test_freezing_what_is_no_part_of_the_model_is_refused(freeze):
     with pytest.raises(ValueError, match="freeze must return parts of the model"):
         partition(ig.kernels.Matern52(), freeze)
+
+
+@pytest.mark.parametrize("freeze", [lambda m: m.mean_function, lambda m: (), lambda m: (m.mean_function, m.kernel)])
+def test_freezing_a_part_without_parameters_freezes_nothing(freeze):
+    prior = ig.GP(ig.kernels.Matern52(), ig.means.Zero())
+    assert len(partition(prior, freeze).free) == 2 - len(jax.tree.leaves(freeze(prior)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ig.likelihoods.StudentT(df=-1.0), "StudentT.df must be positive, got -1.0"),
+        (lambda: ig.likelihoods.Poisson(exposure=-1.0), "Poisson.exposure must be positive, got -1.0"),
+        (lambda: ig.likelihoods.Binomial(-3), "Binomial.total_count must be whole numbers of at least 0, got -3.0"),
+        (lambda: ig.likelihoods.Binomial(2.5), "Binomial.total_count must be whole numbers of at least 0, got 2.5"),
+        (lambda: ig.likelihoods.Binomial(ig.likelihoods.PerDatum([2.0, 1.5], new=1)), "whole numbers .* got 1.5"),
+        (lambda: ig.likelihoods.Softmax(1), "Softmax.num_classes must be a whole number of at least 2, got 1"),
+        (lambda: ig.likelihoods.RobustMax(0), "RobustMax.num_classes must be a whole number of at least 2, got 0"),
+        (lambda: ig.likelihoods.RobustMax(3, 1.0), r"RobustMax.epsilon must be in \(0, 1\), got 1.0"),
+        (lambda: ig.BayesianDense(1, 1, prior_scale=0.0), "BayesianDense.prior_scale must be positive"),
+        (lambda: ig.BayesianDense(1, 1, prior_mean=np.inf), "BayesianDense.prior_mean must be real"),
+    ],
+)
+def test_bad_constants_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_check_finds_bad_constants():
+    likelihood = eqx.tree_at(lambda v: v.df, ig.likelihoods.StudentT(), jnp.asarray(-2.0))
+    with pytest.raises(ValueError, match=r"StudentT\.df must be positive, got -2\.0"):
+        check(likelihood)
 
 
 def test_dtype_follows_the_parameters():

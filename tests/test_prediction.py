@@ -177,6 +177,86 @@ def test_independent_samples():
     assert np.abs(correlation).max() < 5 / np.sqrt(20_000)
 
 
+def correlated(likelihood=None, inner=()):
+    """Three outputs of two latents."""
+    rng = np.random.default_rng(3)
+    prior = ig.priors.LMC(rng.standard_normal((3, 2)), ig.kernels.Matern52(0.8, 1.5))
+    root = 0.5 * np.eye(5) + 0.2 * np.tril(rng.standard_normal((2, 5, 5)))
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(Z), rng.standard_normal((2, 5)), root)
+    return ig.Model([*inner, gp], likelihood or ig.likelihoods.Gaussian([0.1, 0.2, 0.3]))
+
+
+def blocks_of(cov, P=3):
+    """The P × P blocks on the diagonal of a joint covariance."""
+    N = len(cov) // P
+    return np.stack([np.asarray(cov).reshape(N, P, N, P)[n, :, n] for n in range(N)])
+
+
+def assert_moments(samples, mean, cov):
+    """Means and covariances of samples [T, N, P] at each input, within five standard errors."""
+    T = len(samples)
+    for n in range(samples.shape[1]):
+        variance = np.diag(cov[n])
+        np.testing.assert_array_less(np.abs(samples[:, n].mean(0) - mean[n]), 5 * np.sqrt(variance / T))
+        error = np.sqrt((np.outer(variance, variance) + cov[n] ** 2) / T)
+        np.testing.assert_array_less(np.abs(np.cov(samples[:, n].T) - cov[n]), 5 * error)
+
+
+def test_covariance_of_outputs():
+    """P × P at each input: the blocks of the joint covariance, which itself is checked densely with the priors."""
+    model = correlated()
+    post, joint = model.posterior(XS, output_cov=True), model.posterior(XS, full_cov=True)
+    assert post.covariance.shape == (4, 3, 3)
+    np.testing.assert_allclose(post.covariance, blocks_of(joint.covariance), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(post.variance, model.posterior(XS).variance, rtol=1e-8)
+    independent = ig.Model(
+        ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=3), ig.features.InducingPoints(Z)),
+        model.likelihood,
+    )
+    post = independent.posterior(XS, output_cov=True)
+    np.testing.assert_allclose(post.covariance, np.asarray(post.variance)[:, :, None] * np.eye(3), rtol=1e-12)
+
+
+def test_samples_of_correlated_outputs():
+    """Samples of f and of labels have the analytic covariance of the outputs; inputs are independent of each other."""
+    model, T = correlated(), 20_000
+    post, pred = model.posterior(XS, output_cov=True), model.predict(XS, output_cov=True)
+    mean, cov = np.asarray(post.mean), np.asarray(post.covariance)
+    noise = np.diag([0.1, 0.2, 0.3])
+    correlation = cov / np.sqrt(np.einsum("npp,nqq->npq", cov, cov))
+    assert np.abs(correlation[:, np.triu_indices(3, 1)[0], np.triu_indices(3, 1)[1]]).max() > 0.5
+    f = np.asarray(post.sample(KEY, (T,)))
+    assert_moments(f, mean, cov)
+    assert np.abs(np.corrcoef(f[:, :, 0].T) - np.eye(4)).max() < 5 / np.sqrt(T)
+    assert_moments(np.asarray(pred.sample(KEY, (T,))), mean, cov + noise)
+    assert_moments(np.asarray(model.predict(XS, full_cov=True).marginal.sample(KEY, (T,))), mean, cov + noise)
+    np.testing.assert_allclose(pred.variance, model.predict(XS).variance, rtol=1e-8)
+    assert pred.sample(KEY).shape == (4, 3) and post.sample(KEY, (2, 5)).shape == (2, 5, 4, 3)
+
+
+def test_outputs_of_a_deep_mixture():
+    """Total covariance over the components, and samples that have it."""
+    model, T = correlated(inner=[sparse_gp(1, mean=ig.means.Identity())]), 20_000
+    post = model.posterior(XS, output_cov=True, samples=30)
+    means, covs = np.asarray(post.means), np.asarray(post.covs)
+    assert covs.shape == (30, 4, 3, 3)
+    centred = means - means.mean(0)
+    total = covs.mean(0) + np.einsum("snp,snq->npq", centred, centred) / 30
+    np.testing.assert_allclose(post.covariance, total, rtol=1e-10)
+    samples = np.asarray(post.sample(KEY, (T,)))
+    products = np.einsum("tnp,tnq->tnpq", samples - means.mean(0), samples - means.mean(0))
+    error = products.std(0) / np.sqrt(T)
+    np.testing.assert_array_less(np.abs(products.mean(0) - total), 5 * error)
+
+
+def test_samples_of_a_function_without_variance():
+    """A deterministic last layer: every covariance is zero, every sample the value itself."""
+    model = ig.Model(ig.layers.Deterministic(lambda x: jnp.concatenate([jnp.sin(x), x])), ig.likelihoods.Gaussian())
+    values = np.stack([np.sin(XS), XS], axis=1)
+    for asked in ({}, {"output_cov": True}, {"full_cov": True}):
+        np.testing.assert_allclose(model.posterior(XS, **asked).sample(KEY), values, atol=1e-12)
+
+
 def test_intervals():
     post = shallow().posterior(XS)
     sd = np.sqrt(np.asarray(post.variance))
@@ -301,16 +381,46 @@ def test_float32():
     assert model.predict(XS, full_cov=True).sample(KEY).dtype == jnp.float32
 
 
+def known_noise():
+    return shallow(ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.05)))
+
+
+def rows_of_outputs():
+    prior = ig.priors.as_input(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52()))
+    return ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian(0.1))
+
+
 REFUSED = {
     "columns": (lambda: shallow().predict(np.ones((3, 2))), ValueError, ["X has 2 columns", "inputs have 1", "[N, 1]"]),
     "one column": (lambda: shallow(D=2).draw(KEY)(np.ones(3)), ValueError, ["X has 1 column", "inputs have 2"]),
     "nan": (lambda: shallow().predict([0.0, np.nan]), ValueError, ["X has nan", "row 1"]),
     "index": (lambda: shallow().predict(XS, index=[0]), ValueError, ["index", "(4,)", "(1,)"]),
+    "index of no datum": (lambda: known_noise().predict(XS, index=[0, 1, 2, 3]), ValueError, ["holds 3", "0 to 2"]),
+    "negative index": (lambda: known_noise().predict(XS, index=[0, 1, 2, -1]), ValueError, ["index holds -1", "new"]),
+    "index of fractions": (lambda: shallow().predict(XS, index=[0.5] * 4), ValueError, ["index", "float64"]),
+    "both covariances": (
+        lambda: shallow().posterior(XS, full_cov=True, output_cov=True), ValueError, ["leave output_cov out"],
+    ),
+    "samples of f by variances": (
+        lambda: correlated().posterior(XS).sample(KEY), ValueError, ["correlated", "posterior(X, output_cov=True)"],
+    ),
+    "samples of y by variances": (
+        lambda: correlated().predict(XS).sample(KEY), ValueError, ["correlated", "predict(X, output_cov=True)"],
+    ),
+    "rows of an output too many": (
+        lambda: rows_of_outputs().predict([[0.3, 2.0]]), ValueError, ["last column", "2.0", "from 0 to 1"],
+    ),
+    "rows of half an output": (
+        lambda: rows_of_outputs().posterior([[0.3, 0.5]]), ValueError, ["last column", "0.5", "from 0 to 1"],
+    ),
+    "draws of half an output": (
+        lambda: rows_of_outputs().draw(KEY)([[0.3, 0.5]]), ValueError, ["last column", "0.5", "from 0 to 1"],
+    ),
     "samples": (lambda: deep().predict(XS, samples=0), ValueError, ["samples", "0"]),
     "features": (lambda: shallow().draw(KEY, 0), ValueError, ["num_features", "0"]),
     "covariance": (lambda: shallow().posterior(XS).covariance, ValueError, ["full_cov=True"]),
     "level": (lambda: shallow().posterior(XS).interval(9.5), ValueError, ["level", "9.5"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -11,9 +11,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     demo = commands.add_parser("demo", help="compare four models on the letters DGP: a table and a figure")
     demo.add_argument("--out", default="out", help="folder for the figure (default: out)")
     effort = demo.add_mutually_exclusive_group()
-    effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="under two minutes")
+    effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="90 seconds on two cores")
     effort.add_argument(
-        "--full", action="store_const", const="full", dest="kind", help="about an hour, the paper's quality"
+        "--full", action="store_const", const="full", dest="kind", help="up to four hours, the paper's quality"
     )
     demo.set_defaults(kind="default")
     table = commands.add_parser("table", help="fit a column of a CSV file by its other columns, and predict new rows")

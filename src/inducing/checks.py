@@ -8,12 +8,13 @@ import numpy as np
 from .data import Data
 from .layers import encoders
 from .likelihoods.base import PerDatum
+from .likelihoods.gaussian import Gaussian
 
 
 def check_model_and_data(model: Any, data: Data) -> None:
-    """Raise a ValueError that names the argument, the value and the cure, unless `data` suit `model`.
+    """Raise a ValueError that names the argument, the value and the cure, unless `model` can be trained on `data`.
 
-    Shapes are always checked, values only where they are concrete.
+    Shapes are always checked, values only where they are concrete. Beyond `check_data`, every output needs a label.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -22,20 +23,32 @@ def check_model_and_data(model: Any, data: Data) -> None:
         ...
     ValueError: labels of Bernoulli must be 0 or 1, got 2.0 (1 of 2 labels are not); map -1/+1 by (y + 1) / 2.
     """
-    check_shapes(model, data)
-    if not isinstance(data.y, jax.core.Tracer):
-        y, mask = np.asarray(data.y), np.asarray(data.mask)
-        empty = np.flatnonzero(~mask.any(axis=0))
+    check_data(model, data)
+    if not isinstance(data.mask, jax.core.Tracer):
+        empty = np.flatnonzero(~np.asarray(data.mask).any(axis=0))
         if empty.size:
             raise ValueError(
                 f"every label in column {empty[0]} of y is missing; drop that column (and the output) or give labels."
             )
-        model.likelihood.check(np.where(mask, y, np.nan))
-        _check_index(model, np.asarray(data.index))
 
 
-def check_shapes(model: Any, data: Data) -> None:
-    """Raise a ValueError unless the widths of x, of the layers and of y fit; also under jit."""
+def check_data(model: Any, data: Data) -> None:
+    """Raise a ValueError unless widths fit, labels lie in the likelihood's support and indices in what they address.
+
+    Outputs without any label are allowed. Widths are checked under jit too.
+    """
+    _check_widths(model, data)
+    if data.x is not None:
+        model.check_inputs(data.x)
+    if any(isinstance(a, jax.core.Tracer) for a in (data.y, data.mask, data.index)):
+        return
+    y, mask, index = (np.asarray(a) for a in (data.y, data.mask, data.index))
+    _check_index(model, index)
+    _check_noise(model, index, mask)
+    model.likelihood.check(np.where(mask, y, np.nan), index=index)
+
+
+def _check_widths(model: Any, data: Data) -> None:
     if data.y is None:
         raise ValueError("data have no labels y; pass (X, y).")
     given = model.width(0 if data.x is None else data.x.shape[1])
@@ -48,6 +61,8 @@ def check_shapes(model: Any, data: Data) -> None:
 
 
 def _check_index(model: Any, index: np.ndarray) -> None:
+    if index.min() < 0:
+        raise ValueError(f"data.index holds {index.min()}; number the data from 0.")
     for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | encoders.PerDatum)):
         if isinstance(part, encoders.PerDatum) and index.max() >= part.mean.shape[0]:
             raise ValueError(
@@ -59,3 +74,18 @@ def _check_index(model: Any, index: np.ndarray) -> None:
                 f"the likelihood has PerDatum values for {part.values.shape[0]} data, but data.index reaches "
                 f"{index.max()}; pass one value for each datum."
             )
+
+
+def _check_noise(model: Any, index: np.ndarray, mask: np.ndarray) -> None:
+    """Known noise may be 0 where nothing was observed, such as for predictions, but not under a label."""
+    for part in jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, Gaussian)):
+        if isinstance(part, Gaussian) and isinstance(part.variance, PerDatum):
+            if isinstance(part.variance.values, jax.core.Tracer):
+                continue
+            noise = np.asarray(part.variance.values)[index].reshape(len(index), -1)
+            bad = np.flatnonzero(((noise == 0) & mask).any(axis=1))
+            if bad.size:
+                raise ValueError(
+                    f"Gaussian.variance is 0 for the datum of index {index[bad[0]]}, which has a label; pass noise "
+                    "variances greater than 0."
+                )

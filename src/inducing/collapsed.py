@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .checks import check_shapes
+from .checks import check_data
 from .covariance import AbstractCovariance, Dense, batched, root_derivative
 from .data import Data, as_data
 from .layers import qu
@@ -122,7 +122,7 @@ def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
             "use ig.elbo."
         )
     data = as_data(data, dtype_of(model))
-    check_shapes(model, data)
+    check_data(model, data)
     return layer, data
 
 

@@ -6,14 +6,16 @@ w = R⁻¹ v. `Dense` is the only place in the library where jitter is added.
 
 import abc
 import math
+from collections.abc import Sequence
 from functools import partial, reduce
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from .parameters import Module
 
@@ -266,6 +268,22 @@ class DiagonalPlusLowRank(AbstractCovariance):
         self.C = jnp.linalg.cholesky(self.scaled.T @ self.scaled)
         self.T = jnp.linalg.cholesky(eye + self.C.T @ self.C)
 
+    def padded(self, p: int) -> "DiagonalPlusLowRank":
+        """The same matrix and root with V [..., M, p]: columns of zeros are added, on which C and T are the identity.
+
+        >>> K = DiagonalPlusLowRank(jnp.array([1.0, 2.0, 3.0]), jnp.ones((3, 1)))
+        >>> bool(jnp.allclose(K.padded(2).root_matmul(jnp.eye(3)), K.root_matmul(jnp.eye(3))))
+        True
+        """
+        more = p - self.factor.shape[-1]
+        wide = [(0, 0)] * (self.factor.ndim - 1) + [(0, more)]
+        both = [(0, 0)] * (self.C.ndim - 2) + [(0, more)] * 2
+        eye = jnp.diag((jnp.arange(p) >= p - more).astype(self.C.dtype))
+        triangles = [jnp.pad(t, both) for t in (self.C, self.T)]
+        C, T = (t + jnp.broadcast_to(eye, t.shape) for t in triangles)
+        V, A = jnp.pad(self.factor, wide), jnp.pad(self.scaled, wide)
+        return eqx.tree_at(lambda c: (c.factor, c.scaled, c.C, c.T), self, (V, A, C, T))
+
     @property
     def relative_jitter(self) -> Float[Array, "..."]:
         return jnp.zeros((), self.entries.dtype)
@@ -412,6 +430,17 @@ class BlockDiagonal(AbstractCovariance):
 
     def dense(self):
         return jax.scipy.linalg.block_diag(*[b.dense() for b in self.blocks])
+
+
+def same_rank(trees: Sequence[PyTree]) -> list[PyTree]:
+    """The trees with all their low-rank parts padded to the largest number of columns, so that they can be stacked."""
+
+    def is_low(node: Any) -> bool:
+        return isinstance(node, DiagonalPlusLowRank)
+
+    parts = [part for part in jax.tree.leaves(trees, is_leaf=is_low) if is_low(part)]
+    p = max((part.factor.shape[-1] for part in parts), default=0)
+    return [jax.tree.map(lambda c: c.padded(p) if is_low(c) else c, tree, is_leaf=is_low) for tree in trees]
 
 
 def batched(verb: str, covariance: AbstractCovariance, *args: Array) -> Array:

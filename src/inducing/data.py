@@ -107,7 +107,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
     if array.ndim == 1:
-        array = array[:, None]
+        array = np.asarray(array)[:, None]  # under jit, JAX would make a tracer of a concrete array here
     if array.ndim != 2:
         raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got shape {tuple(array.shape)}.")
     if array.shape[0] == 0 or (array.shape[1] == 0 and name == "y"):

@@ -2,6 +2,10 @@
 
 A label has many values for one input, so p(y | x) has many modes: a GP can only spread over them, a deep GP hardly
 does better, and a latent variable, which says which stroke a pixel belongs to, makes the letters readable.
+
+    python -m inducing demo            five minutes on two cores
+    python -m inducing demo --quick    90 seconds
+    python -m inducing demo --full     up to four hours: the paper's quality
 """
 
 import time
@@ -28,6 +32,8 @@ from .priors import GP, Independent
 from .training.fit import FitResult, fit
 from .training.monitor import Progress
 
+SHARES = {"GP": 0.1, "DGP": 0.15, "LV-GP": 0.25, "LV-DGP": 0.5}  # of the time, for each model
+
 
 class Budget(NamedTuple):
     """How much work the demo does: training steps and, for slow machines, seconds at most, for each model."""
@@ -37,22 +43,22 @@ class Budget(NamedTuple):
     features: int
     importance: int
     batch: int
+    pixels: int
 
 
 def budget(kind: str) -> Budget:
-    """The budgets of `quick` (under two minutes in all), `default` (five minutes) and `full` (an hour).
+    """The budgets of `quick` (90 seconds on two cores, in all), `default` (five minutes) and `full` (up to four hours).
 
     >>> budget("quick").features
     50
     """
-    steps, seconds, features, importance, batch = {
-        "quick": ((200, 250, 900, 800), 60.0, 50, 5, 256),
-        "default": ((1000, 1500, 8000, 4000), 240.0, 80, 5, 512),
-        "full": ((5000, 20000, 60000, 60000), 4 * 3600.0, 100, 20, 1000),
+    steps, seconds, *sizes = {
+        "quick": ((200, 250, 900, 800), 60.0, 50, 5, 256, 120),
+        "default": ((1000, 1500, 8000, 4000), 240.0, 80, 5, 512, 240),
+        "full": ((5000, 20000, 60000, 60000), 4 * 3600.0, 100, 20, 1000, 240),
     }[kind]
-    shares = {"GP": 0.1, "DGP": 0.15, "LV-GP": 0.25, "LV-DGP": 0.5}
-    limits = {name: share * seconds for name, share in shares.items()}
-    return Budget(dict(zip(shares, steps, strict=True)), limits, features, importance, batch)
+    limits = {name: share * seconds for name, share in SHARES.items()}
+    return Budget(dict(zip(SHARES, steps, strict=True)), limits, *sizes)
 
 
 def letters(text: str = "DGP", width: int = 330) -> Float[np.ndarray, "N 2"]:
@@ -169,8 +175,7 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
     key = jax.random.key(seed)
     print(f"{len(seen)} pixels of the letters DGP, {cut} held out; {work.features} inducing points a layer.")
     rows, pictures = [], {}
-    pixels = 120 if kind == "quick" else 240
-    x, y = np.linspace(-3.2, 3.2, pixels), np.linspace(-3.6, 3.6, pixels)
+    x, y = np.linspace(-3.2, 3.2, work.pixels), np.linspace(-3.6, 3.6, work.pixels)
     for name, model in models(work.features, key).items():
         began = time.perf_counter()
         result = train(name, model, data, work, key, progress)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .checks import check_data
 from .collapsed import inverse_root
 from .covariance import Dense
 from .data import Data, as_data
@@ -137,6 +138,7 @@ def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dens
 
 def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, SquaredExponential, Data]:
     data = as_data(data, dtype_of(model))
+    check_data(model, data)
     kinds = (LatentVariable, SparseGP)
     if len(model.layers) == 2 and all(isinstance(v, k) for v, k in zip(model.layers, kinds, strict=True)):
         layers: Any = model.layers

@@ -38,7 +38,7 @@ def load(path: str | os.PathLike, like: M) -> M:
     """The model `like`, with its arrays read from the file `path` that `save` wrote.
 
     `like` gives the structure: the same layers, kernels, features and likelihood, with arrays of the same shapes,
-    whatever their values. Arrays keep the dtype of the file.
+    whatever their values. Arrays keep the dtype of the file. What is tied in `like` is tied again.
 
     >>> import os, tempfile
     >>> import inducing as ig
@@ -69,7 +69,16 @@ def load(path: str | os.PathLike, like: M) -> M:
                 f"{name} has shape {list(found[name].shape)} in {os.fspath(path)} and {list(leaf.shape)} in `like`; "
                 "build `like` with as many features and dimensions as the saved model."
             )
-    return rebuild([jnp.asarray(found[name]) for name in names])
+    first: dict[int, str] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        other = first.setdefault(id(leaf), name)
+        if not np.array_equal(found[name], found[other], equal_nan=True):
+            raise ValueError(
+                f"{name} and {other} are tied in `like` but differ in {os.fspath(path)}; build `like` as the saved "
+                "model was built."
+            )
+    arrays = {name: jnp.asarray(found[name]) for name in first.values()}
+    return rebuild([arrays[first[id(leaf)]] for leaf in leaves])
 
 
 def _named(model):

@@ -50,6 +50,19 @@ def _as_mean(value: Any) -> AbstractMean | None:
     return Constant(value) if scalar else None
 
 
+def as_mean(mean: Any) -> AbstractMean:
+    """What a prior's argument `mean` stands for: None is zero, a number is a constant.
+
+    >>> as_mean(2.0).value.tolist()
+    2.0
+    """
+    out = Zero() if mean is None else _as_mean(mean)
+    if out is None:
+        cure = "ig.means.Function(h) for a function h of one point [D]" if callable(mean) else "ig.means.Constant(c)"
+        raise TypeError(f"mean must be one of ig.means, such as {cure}, or a number, got {type(mean).__name__}.")
+    return out
+
+
 class Zero(AbstractMean):
     """μ(x) = 0.
 

@@ -11,6 +11,7 @@ from .data import Data
 from .layers.base import AbstractLayer
 from .likelihoods.base import AbstractLikelihood
 from .parameters import Module, dtype_of
+from .priors.as_input import OutputAsInput
 
 if TYPE_CHECKING:
     from .prediction import JointPredictive, Posterior, Predictive
@@ -95,19 +96,40 @@ class Model(Module):
         """Σ_l KL(q_l ‖ p_l) over the layers."""
         return sum((layer.kl() for layer in self.layers[1:]), self.layers[0].kl())
 
+    def check_inputs(self, X: Float[Array, "N D"]) -> None:
+        """Raise a ValueError for values of X that the first layer cannot take: wrong outputs in rows of `as_input`."""
+        prior = getattr(self.layers[0], "prior", None)
+        if isinstance(prior, OutputAsInput):
+            prior.check_inputs(X)
+
     def predict(
-        self, X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100, index: Any = None
+        self,
+        X: Any,
+        *,
+        full_cov: bool = False,
+        output_cov: bool = False,
+        key: Array | None = None,
+        samples: int = 100,
+        index: Any = None,
     ) -> "Predictive | JointPredictive":
         """The predictive distribution p(y | X) of new labels: see `inducing.prediction.predict`."""
         from .prediction import predict
 
-        return predict(self, X, full_cov=full_cov, key=key, samples=samples, index=index)
+        return predict(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples, index=index)
 
-    def posterior(self, X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100) -> "Posterior":
-        """q(f(X)), mean and variance or covariance: see `inducing.prediction.posterior`."""
+    def posterior(
+        self,
+        X: Any,
+        *,
+        full_cov: bool = False,
+        output_cov: bool = False,
+        key: Array | None = None,
+        samples: int = 100,
+    ) -> "Posterior":
+        """q(f(X)), mean, variance and covariance as asked: see `inducing.prediction.posterior`."""
         from .prediction import posterior
 
-        return posterior(self, X, full_cov=full_cov, key=key, samples=samples)
+        return posterior(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples)
 
     def draw(self, key: Array, num_features: int = 1024) -> Callable:
         """One function of q(f), the same wherever it is evaluated: see `inducing.prediction.draw`."""

@@ -1,5 +1,6 @@
 """The bound that trains every model, and its relatives."""
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import check_shapes
+from .checks import check_data
 from .data import Data, as_data
 from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
@@ -132,6 +133,8 @@ def iw_elbo_global(
                 "(BayesianDense, Deterministic, LatentVariable). Use ig.elbo(..., importance=...)."
             )
 
+    seen = jnp.any(labels(data)[1], axis=1, keepdims=True)  # as in `elbo`
+
     def log_weight(key):
         x, total = enter(model, data), jnp.zeros((), dtype_of(model))
         for layer, k in zip(model.layers, model.keys(key), strict=True):
@@ -140,7 +143,7 @@ def iw_elbo_global(
                 x, total = with_one(x) @ W, total + log_ratio
             elif isinstance(layer, LatentVariable):
                 s = layer.sample(x, k, data, 1)
-                x, total = append(x, s.h), total + jnp.sum(s.log_ratio)
+                x, total = append(x, s.h), total + jnp.sum(jnp.where(seen, s.log_ratio, 0.0))
             else:
                 x, _ = layer.propagate(x, k, data, 1)
         return jnp.sum(log_likelihood(model, data, x)) + beta * total
@@ -201,9 +204,12 @@ def _doubly_reparameterised(
     omega = jax.nn.softmax(value, axis=1)
     if _couples_replicates(model, integrate):
         (whole,) = pull(omega)
-        one_hot = jnp.eye(R, dtype=omega.dtype)[:, None, :] * omega[None]  # [R, N, R]
-        (each,) = jax.vmap(pull)(one_hot)
-        own = jax.tree.map(lambda a: jnp.einsum("rnrd->nrd", a), each)
+
+        def of_replicate(r):  # one by one: together they would take R times the memory
+            (each,) = pull(jnp.where(jnp.arange(R)[None] == r, omega, 0.0))
+            return jax.tree.map(lambda a: a[:, r], each)
+
+        own = jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), jax.lax.map(of_replicate, jnp.arange(R)))
         gradient = jax.tree.map(lambda w, o: (1.0 + beta * omega)[..., None] * w - beta * o, whole, own)
     else:
         (gradient,) = pull(omega - beta * omega * (1.0 - omega))
@@ -255,11 +261,11 @@ def labels(data: Data) -> tuple[Float[Array, "N P"], Array]:
 
 def _checked(model: Model, data: Any) -> Data:
     data = as_data(data, dtype_of(model))
-    check_shapes(model, data)
+    check_data(model, data)
     return data
 
 
-def _check_counts(**counts: int) -> None:
+def _check_counts(**counts: Any) -> None:
     for name, value in counts.items():
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, numbers.Integral) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

@@ -112,9 +112,10 @@ def as_float_array(value: Any) -> Any:
         return value
 
 
-def _field(constraint: Constraint, default: Any) -> Any:
+def _field(constraint: Constraint, default: Any, allowed: Constraint | None = None) -> Any:
     kwargs = {} if default is dataclasses.MISSING else {"default": default}
-    return eqx.field(converter=as_float_array, metadata={"constraint": constraint}, **kwargs)
+    metadata = {"constraint": constraint, "allowed": allowed or constraint}
+    return eqx.field(converter=as_float_array, metadata=metadata, **kwargs)
 
 
 def real(default: Any = dataclasses.MISSING) -> Any:
@@ -142,9 +143,9 @@ def lower_triangular(default: Any = dataclasses.MISSING) -> Any:
     return _field(LOWER_TRIANGULAR, default)
 
 
-def fixed(default: Any = dataclasses.MISSING) -> Any:
-    """A field of constants: never trained."""
-    return _field(FIXED, default)
+def fixed(default: Any = dataclasses.MISSING, allowed: Constraint = FIXED) -> Any:
+    """A field of constants: never trained; `allowed` says what they may be, such as POSITIVE."""
+    return _field(FIXED, default, allowed)
 
 
 class Module(eqx.Module):
@@ -160,11 +161,11 @@ class Module(eqx.Module):
 
     def __check_init__(self):
         for field in dataclasses.fields(self):
-            constraint = field.metadata.get("constraint")
-            if constraint is not None:
+            allowed = field.metadata.get("allowed")
+            if allowed is not None:
                 # a module in the place of an array has checked its own parameters
                 for leaf in jax.tree.leaves(getattr(self, field.name), is_leaf=lambda x: isinstance(x, Module)):
-                    _check_leaf(leaf, constraint, f"{type(self).__name__}.{field.name}")
+                    _check_leaf(leaf, allowed, f"{type(self).__name__}.{field.name}")
 
 
 def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
@@ -182,13 +183,16 @@ def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
         raise ValueError(f"{name} must be {constraint.name}, got {shown}; {constraint.cure}.")
 
 
-def _constraint_at(tree: Any, path: tuple) -> Constraint:
-    """The constraint that the fields along `path` declare for the leaf at its end (the innermost wins)."""
+def _constraint_at(tree: Any, path: tuple, role: str = "constraint") -> Constraint:
+    """The constraint that the fields along `path` declare for the leaf at its end (the innermost wins).
+
+    The `role` "allowed" asks for the values that are allowed, also of what is fixed.
+    """
     constraint = REAL
     for key in path:
         if isinstance(key, jtu.GetAttrKey):
             if dataclasses.is_dataclass(tree):
-                declared = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(tree)}
+                declared = {f.name: f.metadata.get(role) for f in dataclasses.fields(tree)}
                 constraint = declared.get(key.name) or constraint
             tree = getattr(tree, key.name)
         elif isinstance(key, jtu.SequenceKey):
@@ -217,8 +221,9 @@ def parameters(tree: PyTree) -> list[tuple[str, Array, Constraint]]:
 
 def check(tree: PyTree) -> None:
     """Check every parameter against its constraint (`eqx.tree_at` bypasses the check at construction)."""
-    for name, leaf, constraint in parameters(tree):
-        _check_leaf(leaf, constraint, f"{type(tree).__name__}{name}")
+    for path, leaf in jtu.tree_leaves_with_path(tree):
+        if eqx.is_inexact_array(leaf):
+            _check_leaf(leaf, _constraint_at(tree, path, "allowed"), f"{type(tree).__name__}{jtu.keystr(path)}")
 
 
 def _map(tree: PyTree, fn: Callable[[Constraint, Array], Array]) -> PyTree:
@@ -283,14 +288,14 @@ class Partition(eqx.Module):
 def _frozen_ids(model: PyTree, freeze: Callable[[PyTree], Any] | None) -> set[int]:
     if freeze is None:
         return set()
-    chosen = [leaf for leaf in jtu.tree_leaves(freeze(model)) if eqx.is_array(leaf)]
-    own = {id(leaf) for leaf in jtu.tree_leaves(model)}
-    if not chosen or not all(id(leaf) in own for leaf in chosen):
+    part = freeze(model)
+    chosen = {id(leaf) for leaf in jtu.tree_leaves(part)}
+    if part is None or not chosen <= {id(leaf) for leaf in jtu.tree_leaves(model)}:
         raise ValueError(
             "freeze must return parts of the model it is given, such as `lambda m: m.layers[0].features` "
-            "or a tuple of such parts."
+            f"or a tuple of such parts, got {'None' if part is None else f'a {type(part).__name__}'}."
         )
-    return {id(leaf) for leaf in chosen}
+    return chosen
 
 
 def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> Partition:

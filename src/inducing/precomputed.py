@@ -52,6 +52,7 @@ class PrecomputedElbo:
         x, y, seen = _checked_columns(features, as_data(data, dtype_of(model)))
         self.num_data = int(seen.sum())
         self.num = features.num
+        self.interval = float(features.a), float(features.b)
         self.KufKfu, self.Kufy, self.yy = jax.block_until_ready(_jitted_statistics(features, x, y, seen))
 
     def __call__(self, model: Model, data: Any = None) -> Float[Array, ""]:
@@ -77,6 +78,12 @@ class PrecomputedElbo:
         layer, noise = _parts(model)
         if layer.features.num != self.num:
             raise ValueError(f"the objective was built for {self.num} frequencies, the model has {layer.features.num}.")
+        a, b = layer.features.a, layer.features.b
+        if not any(isinstance(v, jax.core.Tracer) for v in (a, b)) and (float(a), float(b)) != self.interval:
+            raise ValueError(
+                f"the objective was built for features on {list(self.interval)}, the model has "
+                f"{[float(a), float(b)]}; build it anew from this model."
+            )
         return layer, noise
 
     def _optimum(self, layer: Any, noise: Array) -> tuple[Dense, Array]:

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .covariance import Dense, default_jitter
+from .covariance import Dense
 from .data import Data, as_inputs
 from .layers.base import AbstractLayer
+from .layers.bayesian_dense import BayesianDense
 from .layers.sparse_gp import Cache, SparseGP, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
-from .likelihoods.predictive import Predictive, lenient
+from .likelihoods.predictive import Predictive, lenient, refuse_variances_alone, sample_mixture, sampling_root
 from .likelihoods.supports import fill_missing
 from .parameters import dtype_of
-from .quadrature import safe_sqrt
 from .runtime import jit, limited_threads
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ NEW = -1  # Data.index of an input that is no training datum
 class Posterior(eqx.Module):
     """q(f) at N inputs: f_n ~ 1/S Σ_s N(mean_s, cov_s), with S = 1 unless inner layers were sampled.
 
-    `means` is [S, N, P]; `covs` is [S, N, P] (each value by itself), or [S, N·P, N·P] (all jointly, flattened datum by
-    datum) if the full covariance was asked for.
+    `means` is [S, N, P]. `covs` is [S, N, P] (variances), [S, N, P, P] (the outputs of each input jointly, if
+    `output_cov` was asked for and they are correlated), or [S, N·P, N·P] (all values jointly, flattened datum by datum,
+    for `full_cov`). `correlated` says that outputs are correlated although only their variances are here.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -46,6 +47,8 @@ class Posterior(eqx.Module):
     means: Float[Array, "S N P"]
     covs: Float[Array, "..."]
     full_cov: bool = eqx.field(static=True)
+    output_cov: bool = eqx.field(static=True, default=False)
+    correlated: bool = eqx.field(static=True, default=False)
 
     @property
     def mean(self) -> Float[Array, "N P"]:
@@ -58,13 +61,22 @@ class Posterior(eqx.Module):
         return jnp.mean(self._variances(), axis=0) + jnp.var(self.means, axis=0)
 
     @property
-    def covariance(self) -> Float[Array, "NP NP"]:
-        """Cov[f], of all values jointly, flattened datum by datum; for `posterior(X, full_cov=True)`."""
-        if not self.full_cov:
-            raise ValueError("the covariance between inputs was not computed; use posterior(X, full_cov=True).")
-        flat = self.means.reshape(len(self.means), -1)
-        centred = flat - jnp.mean(flat, axis=0)[None]
-        return jnp.mean(self.covs, axis=0) + centred.T @ centred / len(flat)
+    def covariance(self) -> Float[Array, "NP NP"] | Float[Array, "N P P"]:
+        """Cov[f] = E[cov_s] + Cov[mean_s]: [N·P, N·P] for `full_cov`, flattened datum by datum; [N, P, P] for
+        `output_cov`."""
+        centred = self.means - self.mean[None]
+        if self.full_cov:
+            flat = centred.reshape(len(centred), -1)
+            return jnp.mean(self.covs, axis=0) + flat.T @ flat / len(flat)
+        if not self.output_cov:
+            raise ValueError(
+                "only variances were computed; use posterior(X, full_cov=True) for the covariance of all values "
+                "or posterior(X, output_cov=True) for that of the outputs at each input."
+            )
+        within = jnp.mean(self.covs, axis=0)
+        if self.covs.ndim == 3:  # uncorrelated outputs
+            within = within[..., None] * jnp.eye(within.shape[1], dtype=within.dtype)[None]
+        return within + jnp.einsum("snp,snq->npq", centred, centred) / len(centred)
 
     def interval(self, level: float = 0.95) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """The central interval of each value of f that holds probability `level`."""
@@ -72,13 +84,19 @@ class Posterior(eqx.Module):
         return Predictive(noiseless, self.means, self._variances()).interval(level)
 
     def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
-        """Values of f: joint over the inputs if the full covariance was asked for, else independent."""
-        return _sample_latent(self.means, self.covs, key, shape, self.full_cov)
+        """Values of f: joint over all inputs and outputs for `full_cov`, else over the outputs of each input.
+
+        Correlated outputs need one of `posterior(X, output_cov=True)` and `posterior(X, full_cov=True)`.
+        """
+        if self.full_cov:
+            return _sample_joint(self.means, self.covs, key, shape)
+        refuse_variances_alone(self.correlated, "posterior")
+        return sample_mixture(self.means, self.covs, key, shape)
 
     def _variances(self) -> Float[Array, "S N P"]:
-        if not self.full_cov:
-            return self.covs
-        return jnp.diagonal(self.covs, axis1=1, axis2=2).reshape(self.means.shape)
+        if self.full_cov or self.covs.ndim == 4:
+            return jnp.diagonal(self.covs, axis1=-2, axis2=-1).reshape(self.means.shape)
+        return self.covs
 
 
 class JointPredictive(eqx.Module):
@@ -102,13 +120,10 @@ class JointPredictive(eqx.Module):
 
     @property
     def marginal(self) -> Predictive:
-        """The predictive distribution of each input by itself."""
+        """The predictive distribution of each input by itself, its outputs jointly."""
         S, N, F = self.latent_mean.shape
-        if self.likelihood.joint:
-            blocks = self.latent_cov.reshape(S, N, F, N, F)
-            cov = jnp.moveaxis(jnp.diagonal(blocks, axis1=1, axis2=3), -1, 1)
-        else:
-            cov = jnp.diagonal(self.latent_cov, axis1=1, axis2=2).reshape(S, N, F)
+        blocks = self.latent_cov.reshape(S, N, F, N, F)
+        cov = jnp.moveaxis(jnp.diagonal(blocks, axis1=1, axis2=3), -1, 1)
         return Predictive(self.likelihood, self.latent_mean, cov, self.index)
 
     @property
@@ -136,14 +151,14 @@ class JointPredictive(eqx.Module):
         (default `jax.random.key(0)`), whose expectation is below the truth and reaches it with the samples.
         """
         y = self.marginal._labels(y)
-        self.likelihood.check(y)
+        self.likelihood.check(y, index=self.index)
         y, present = fill_missing(y, self.likelihood.fill)
         if isinstance(self.likelihood, Gaussian):
             noise = self.likelihood.noise(y.shape, self.index)
             logs = jax.vmap(lambda m, c: _gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
         else:
             key = jax.random.key(0) if key is None else key
-            f = _sample_latent(self.latent_mean, self.latent_cov, key, (samples,), True)
+            f = _sample_joint(self.latent_mean, self.latent_cov, key, (samples,))
 
             def one(f):
                 each = self.likelihood.log_prob(f, y, index=self.index)
@@ -155,21 +170,32 @@ class JointPredictive(eqx.Module):
     def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
         """Labels drawn jointly over the inputs."""
         latent, label = jax.random.split(key)
-        f = _sample_latent(self.latent_mean, self.latent_cov, latent, shape, True)
+        f = _sample_joint(self.latent_mean, self.latent_cov, latent, shape)
         with lenient():
             return self.likelihood.distribution(f, index=self.index).sample(label).astype(f.dtype)
 
 
 def predict(
-    model: "Model", X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100, index: Any = None
+    model: "Model",
+    X: Any,
+    *,
+    full_cov: bool = False,
+    output_cov: bool = False,
+    key: Array | None = None,
+    samples: int = 100,
+    index: Any = None,
 ) -> Predictive | JointPredictive:
     """The distribution p(y | X) of labels at new inputs X [N, D] (or [N]: one dimension; None: a model without inputs).
 
     A model with one layer needs no sampling. A deep one is a mixture of `samples` Gaussians, from as many samples of
     its inner layers, by `key` (default `jax.random.key(0)`: the same call gives the same answer). `index` says which
-    training data the inputs are, for likelihoods with `PerDatum` parameters. Inputs are processed in blocks, so that
-    memory beyond the result is bounded for any N; `full_cov=True` gives the joint distribution of all N labels,
-    in O(N²) memory.
+    training data the inputs are, for likelihoods with `PerDatum` parameters. Latent variables come from their prior
+    p(h), whatever an encoder of y or of the index says, or from q(h | x) if their encoder sees only inputs. Inputs are
+    processed in blocks, so that memory beyond the result is bounded for any N. What is known of the P latents:
+
+        predict(X)                     their variances [N, P] (covariances if the likelihood mixes them): each label
+        predict(X, output_cov=True)    their covariance [N, P, P] at each input: the labels of an input jointly
+        predict(X, full_cov=True)      their covariance [N·P, N·P]: all labels jointly, a `JointPredictive`
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -178,30 +204,61 @@ def predict(
     ((2, 1), 1.1)
     """
     X, index = _checked(model, X, index)
+    _one_of(full_cov, output_cov)
     if full_cov:
         mean, cov = _joint(model, X, index, key, samples)
         return JointPredictive(model.likelihood, mean, cov, index)
-    mean, cov = _moments(model, X, index, key, samples, model.likelihood.joint)
-    return Predictive(model.likelihood, *((mean, cov) if model.is_stochastic else (mean[0], cov[0])), index)
+    known = output_cov or model.likelihood.joint
+    mean, cov = _moments(model, X, index, key, samples, known)
+    mean, cov = (mean, cov) if model.is_stochastic else (mean[0], cov[0])
+    return Predictive(model.likelihood, mean, cov, index, correlated=not known and _correlated(model.layers[-1]))
 
 
 def posterior(
-    model: "Model", X: Any, *, full_cov: bool = False, key: Array | None = None, samples: int = 100
+    model: "Model",
+    X: Any,
+    *,
+    full_cov: bool = False,
+    output_cov: bool = False,
+    key: Array | None = None,
+    samples: int = 100,
 ) -> Posterior:
-    """q(f) at new inputs, of the last layer's outputs: mean and variance, or with `full_cov` their covariance.
+    """q(f) at new inputs, of the last layer's P outputs: mean, variance and, as asked, covariance.
 
-    For a deep model q(f) is a mixture over `samples` samples of the inner layers (see `predict`); mean, variance and
-    covariance are those of the mixture, by the laws of total expectation and variance.
+        posterior(X)                     variances [N, P]
+        posterior(X, output_cov=True)    and the covariance [N, P, P] of the outputs at each input
+        posterior(X, full_cov=True)      and the covariance [N·P, N·P] of all values, flattened datum by datum
+
+    Samples respect the covariance that was asked for. For a deep model q(f) is a mixture over `samples` samples of the
+    inner layers (see `predict`); mean, variance and covariance are those of the mixture, by the laws of total
+    expectation and variance.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
     >>> float(ig.Model(gp, ig.likelihoods.Gaussian(0.1)).posterior([0.2]).variance[0, 0].round(6))
     1.0
+    >>> two = ig.SparseGP(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52()), gp.features)
+    >>> ig.Model(two, ig.likelihoods.Gaussian(0.1)).posterior([0.2], output_cov=True).covariance.round(6).tolist()
+    [[[1.0, 2.0], [2.0, 4.0]]]
     """
     X, index = _checked(model, X, None)
+    _one_of(full_cov, output_cov)
     if full_cov:
         return Posterior(*_joint(model, X, index, key, samples), full_cov=True)
-    return Posterior(*_moments(model, X, index, key, samples, False), full_cov=False)
+    moments = _moments(model, X, index, key, samples, output_cov)
+    return Posterior(*moments, False, output_cov, correlated=not output_cov and _correlated(model.layers[-1]))
+
+
+def _one_of(full_cov: bool, output_cov: bool) -> None:
+    if full_cov and output_cov:
+        raise ValueError("full_cov=True holds the covariance of the outputs too; leave output_cov out.")
+
+
+def _correlated(layer: AbstractLayer) -> bool:
+    """Whether outputs at one input are correlated."""
+    if isinstance(layer, SparseGP):
+        return layer.correlated
+    return isinstance(layer, BayesianDense) and layer.root is not None and layer.mean.shape[1] > 1
 
 
 def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any], Float[Array, "N P"]]:
@@ -266,11 +323,25 @@ def _checked(model: "Model", X: Any, index: Any) -> tuple[Float[Array, "N D"], I
             f"X has {X.shape[1]} column{'s' * (X.shape[1] != 1)} but the model's inputs have {dim}; "
             f"pass X of shape [N, {dim}]."
         )
-    if index is not None:
-        index = jnp.asarray(index, int)
-        if index.shape != X.shape[:1]:
-            raise ValueError(f"index must have one entry per row of X, shape ({len(X)},), got {tuple(index.shape)}.")
-    return X, index
+    model.check_inputs(X)
+    return X, None if index is None else _checked_index(model, index, len(X))
+
+
+def _checked_index(model: "Model", index: Any, rows: int) -> Int[Array, " N"]:
+    index = index if isinstance(index, jax.Array) else np.asarray(index)
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ValueError(f"index must hold whole numbers, the rows of training data, got dtype {index.dtype}.")
+    if index.shape != (rows,):
+        raise ValueError(f"index must have one entry per row of X, shape ({rows},), got {tuple(index.shape)}.")
+    parts = jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, PerDatum))
+    for N in {part.values.shape[0] for part in parts if isinstance(part, PerDatum)}:
+        wrong = [] if _traced(index) else [i for i in np.asarray(index) if not 0 <= i < N]
+        if wrong:
+            raise ValueError(
+                f"index holds {wrong[0]}, but the likelihood has PerDatum values for data 0 to {N - 1}; "
+                "leave index out for new inputs."
+            )
+    return jnp.asarray(index, int)
 
 
 def _input_dim(model: "Model") -> int | None:
@@ -402,19 +473,15 @@ def _joint_moments(model: "Model", cache: Any, X: Array, index: Array, key: Arra
     return jax.lax.map(once, jax.random.split(key, samples))
 
 
-def _sample_latent(means: Array, covs: Array, key: Array, shape: tuple[int, ...], joint: bool) -> Array:
-    """Values [*shape, N, F] of the mixture; one component for all inputs if `joint`, else one for each."""
+def _sample_joint(means: Array, covs: Array, key: Array, shape: tuple[int, ...]) -> Array:
+    """Values [*shape, N, F] of the mixture, jointly: one component for all inputs."""
     S, N, F = means.shape
     pick, noise = jax.random.split(key)
-    if joint:
-        s = jax.random.randint(pick, shape, 0, S)
-        roots = jax.vmap(lambda c: Dense(c, default_jitter(c.dtype)).root)(covs)
-        z = jax.random.normal(noise, (*shape, N * F), means.dtype)
-        flat = z @ roots[0].T if S == 1 else jnp.einsum("...ij,...j->...i", roots[s], z)
-        return means[s] + flat.reshape(*shape, N, F)
-    s = jax.random.randint(pick, (*shape, N), 0, S)
-    n = jnp.broadcast_to(jnp.arange(N), s.shape)
-    return means[s, n] + safe_sqrt(covs[s, n]) * jax.random.normal(noise, (*shape, N, F), means.dtype)
+    s = jax.random.randint(pick, shape, 0, S)
+    roots = jax.vmap(sampling_root)(covs)
+    z = jax.random.normal(noise, (*shape, N * F), means.dtype)
+    flat = z @ roots[0].T if S == 1 else jnp.einsum("...ij,...j->...i", roots[s], z)
+    return means[s] + flat.reshape(*shape, N, F)
 
 
 def _gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:

@@ -1,5 +1,6 @@
 """Deep models with starting values that train well (section 4.4)."""
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -54,9 +55,14 @@ def deep_gp(
     """
     inputs = as_inputs(X)
     x, dtype = np.asarray(inputs, float), inputs.dtype
-    for name, value in (("num_layers", num_layers), ("num_inducing", num_inducing), ("num_outputs", num_outputs)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+    _check(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
+    if width is not None:
+        _check(width=width)
+    if isinstance(kernel, AbstractKernel):
+        raise TypeError(
+            f"kernel must be a function that makes one from its number of inputs, as lambda D: {type(kernel).__name__}"
+            f"(...), since layers have different widths; got a {type(kernel).__name__} itself."
+        )
     Z = np.asarray(kmeans(x, num_inducing))
     layers: list[AbstractLayer] = []
     if latent is not None:
@@ -77,6 +83,12 @@ def deep_gp(
     prior = GP(k) if num_outputs == 1 else Independent(k, num=num_outputs)
     layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype))))
     return Model(layers, likelihood)
+
+
+def _check(**counts: Any) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def _default_kernel(x: np.ndarray, scale: float, dtype: Any) -> AbstractKernel:

@@ -61,23 +61,36 @@ def test_natural_gradients_in_other_coordinates(name, coordinates):
     np.testing.assert_allclose(*compute(model, data), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fourier 5/2", "derivative", "product", "additive", "sphere", "mercer", "multiscale"])
+MANY, FEW = (3000, 32), (400, 16)  # draws, and random features of each: `apply` has few nodes, or thousands
+DRAWS = {"product": (100, 16), "sphere relu": (100, 16), "laplacian": (1000, 12), "product with points": (1000, 32)}
+DRAWS |= dict.fromkeys(["additive", "sphere", "mercer", "multiscale"], FEW)
+DRAWS |= dict.fromkeys(["fourier 5/2", "free fourier", "plain fourier", "integral", "regions", "numerical"], MANY)
+DRAWS |= dict.fromkeys(["derivative", "union", "union of fourier"], MANY)
+
+
+@pytest.mark.parametrize("name", list(DRAWS))
 def test_draws_agree_with_q(name):
     """Mean and covariance of pathwise draws are those of q(f), within Monte Carlo error."""
-    model, data = model_of(name, "w", ig.means.Constant(0.4))
-    X = data.x[:3]
-    # in two dimensions `apply` evaluates a draw at thousands of nodes: fewer draws of fewer random features
-    num, waves = {"fourier 5/2": (3000, 256), "derivative": (3000, 256), "product": (100, 32)}.get(name, (400, 64))
+    num, waves = DRAWS[name]
+    if name == "product with points":
+        features, kernel, X = CASES["product"]
+        features = F.Product((F.Fourier(-1.5, 1.6, 2), F.InducingPoints([[-0.3], [0.2], [0.6]])))
+    else:
+        features, kernel, X = CASES[name]
+    X = jnp.asarray(X[:3])
+    rng = np.random.default_rng(0)
+    M = features.num_features
+    q = jnp.asarray(rng.normal(size=M)), jnp.asarray(np.tril(0.2 * rng.normal(size=(M, M))) + 0.5 * np.eye(M))
+    layer = ig.SparseGP(ig.GP(kernel, ig.means.Constant(0.4)), features, *q)
 
     @eqx.filter_jit
-    def compute(model, data):
-        layer = ig.natural_gradient_step(model, data, gamma=1.0).layers[0]
+    def compute(layer, X):
         keys = jax.random.split(jax.random.key(0), num)
         draws = jax.lax.map(lambda key: layer.draw(key, waves, X.shape[1])(X)[:, 0], keys)
         mean, cov = layer.joint(X[None])
         return draws, mean[0, :, 0], cov[0]
 
-    draws, mean, cov = jax.tree.map(np.asarray, compute(model, data))
+    draws, mean, cov = jax.tree.map(np.asarray, compute(layer, X))
     error = np.sqrt(np.diag(cov) / num)
     assert (np.abs(draws.mean(0) - mean) < 4.5 * error + 1e-3).all()
     spread = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / num)
@@ -145,6 +158,12 @@ def test_precomputed_bound_is_the_collapsed_bound():
     np.testing.assert_allclose(ig.elbo(objective.collapse(model), data), expected, rtol=1e-6)
     with pytest.raises(ValueError, match="beyond"):
         ig.PrecomputedElbo(model, (X * 10.0, y))
+    for other, message in (
+        (F.Fourier.around(X, 11), "12 frequencies.*11"),
+        (F.Fourier(-1.0, 4.0, 12), "built for.*-1.0, 4.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            objective(eqx.tree_at(lambda m: m.layers[0], model, ig.SparseGP(layer.prior, other)))
     with pytest.raises(TypeError, match="Fourier"):
         points = ig.SparseGP(ig.GP(k.Matern52()), F.InducingPoints([[0.0], [1.0]]))
         ig.PrecomputedElbo(ig.Model(points, ig.likelihoods.Gaussian(0.1)), data)

@@ -12,6 +12,7 @@ from hypothesis import given
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+import inducing as ig
 from inducing import kernels as K
 from inducing.parameters import positive
 
@@ -208,6 +209,60 @@ def test_slope_variances_of_the_other_kernels():
         assert float(jax.jit(jax.jacfwd(jax.grad(kernel, 0), 1))(x, x)[0, 0]) == pytest.approx(value, rel=1e-12), kernel
 
 
+def test_slope_covariances_of_compositions():
+    """∂²k/∂x∂y at x = y, by hand."""
+    x, ell, v = 0.7, 0.8, 2.0  # of k₁ = SquaredExponential(ell): k₁ = 1, ∂k₁ = 0, ∂²k₁/∂x∂y = 1/ell²
+    base = v * x * x + 0.6
+    s = 1 / (1 + math.exp(-3 * (x - 0.2)))
+    ds = 3 * s * (1 - s)
+    changed = ds**2 + (1 - s) ** 2 / ell**2 + v * (ds * x + s) ** 2
+    expected = [
+        (K.Polynomial(3, v, 0.6), 3 * v * base**2 + 6 * v**2 * x * x * base),
+        (K.ChangePoint((K.SquaredExponential(ell), K.Linear(v)), [0.2], 3.0), changed),
+        (K.Constant(1.3), 0.0),
+        (K.SquaredExponential(ell) * K.Linear(v), v * x * x / ell**2 + v),
+        (K.Matern32(ell) * K.Matern52(0.5, 1.3), 1.3 * (3 / ell**2 + 5 / 3 / 0.25)),
+    ]
+
+    @jax.jit
+    def slopes(x):
+        return [jax.jacfwd(jax.grad(kernel, 0), 1)(x, x)[0, 0] for kernel, _ in expected]
+
+    np.testing.assert_allclose(slopes(jnp.array([x])), [value for _, value in expected], rtol=1e-12, atol=1e-14)
+    active = K.ActiveDims(K.Matern32(ell), 1)
+    two = jnp.array([0.3, x])
+    np.testing.assert_allclose(
+        jax.jit(jax.jacfwd(jax.grad(active, 0), 1))(two, two), np.diag([0.0, 3 / ell**2]), rtol=1e-12, atol=1e-14
+    )
+
+
+@given(seed=st.integers(0, 2**16))
+def test_coregion_is_positive_semidefinite_and_symmetric(seed):
+    rng = np.random.default_rng(seed)
+    kernel = K.Coregion(rng.normal(size=(4, 2)), rng.uniform(1e-6, 1.0, 4))
+    gram = np.asarray(kernel.gram(jnp.asarray(rng.integers(0, 4, (7, 1)), float)))
+    assert (gram == gram.T).all()
+    assert np.linalg.eigvalsh(gram).min() >= -1e-13 * np.trace(gram)
+
+
+SINGLE = ("Linear", "Polynomial", "ArcCosine0", "ArcCosine1", "ArcCosine2", "Cosine", "ChangePoint", "Coregion")
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_float32(name):
+    """Values at single-precision inputs are those of double precision, to single precision."""
+    if name == "Coregion":
+        kernel, X = K.Coregion([[1.0, 0.5], [-0.3, 2.0]], [0.1, 0.2]), jnp.array([[0.0], [1.0], [1.0], [0.0], [1.0]])
+    else:
+        kernel, X = KERNELS[name], points().at[3].set(points()[0])
+    single, X = jax.tree.map(lambda a: a.astype(jnp.float32), (kernel, X))
+    double = jax.tree.map(lambda a: a.astype(float), (single, X))
+    got, expected = all_values(single, X, X[:4]), all_values(*double, double[1][:4])
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * float(jnp.max(expected[2])))
+
+
 def test_smoothness():
     assert [KERNELS[f"ArcCosine{n}"].smoothness for n in range(3)] == [0, 1, 2]
     assert [k.smoothness for k in (K.Matern12(), K.Matern32(), K.Matern52(), K.White())] == [0, 1, 2, 0]
@@ -215,6 +270,32 @@ def test_smoothness():
     assert (K.SquaredExponential() + K.Matern32()).smoothness == 1
     assert (K.Matern12() * K.Linear()).smoothness == 0
     assert K.Periodic(K.Matern52()).smoothness == K.ActiveDims(K.Matern52(), 0).smoothness == 2
+    entire = ("SquaredExponential", "RationalQuadratic", "Cosine", "Linear", "Polynomial", "Constant", "Warped")
+    assert {KERNELS[name].smoothness for name in entire} == {math.inf}
+    assert KERNELS["ChangePoint"].smoothness == KERNELS["ProductOfStationary"].smoothness == 1
+    assert K.Coregion([[1.0]], [1.0]).smoothness == 0
+
+
+def test_own_kernels_have_the_derivatives_they_declare():
+    class Brownian(K.AbstractPointKernel):
+        def __call__(self, x, y):
+            return jnp.minimum(x, y).sum()
+
+    class Quadratic(K.AbstractPointKernel):
+        smoothness = math.inf
+
+        def __call__(self, x, y):
+            return (1.0 + jnp.dot(x, y)) ** 2
+
+    Z = jnp.array([[1.0], [2.0]])
+    slopes = ig.features.Derivative(Z)
+    for refused in (lambda: slopes.Kuu(Brownian(), 0.0), lambda: slopes.Kuf(Brownian(), Z)):
+        with pytest.raises(TypeError, match="a kernel whose process has a derivative"):
+            refused()
+    with pytest.raises(TypeError, match="no derivative"):
+        ig.priors.Derivative(ig.GP(Brownian()), dim=1)
+    zz = np.outer(Z, Z)  # ∂x∂y (1 + xy)² = 2 (1 + 2xy)
+    np.testing.assert_allclose(slopes.Kuu(Quadratic(), 0.0).dense(), 2 * (1 + 2 * zz), rtol=1e-12)
 
 
 def test_periodic_repeats_far_from_the_origin_in_float32():

@@ -99,6 +99,21 @@ def test_joint_propagation_gives_each_row_its_own_latent_variable():
     np.testing.assert_allclose(out[0, :, 1], 10.0 * np.arange(4.0), atol=1e-7)
 
 
+def test_joint_propagation_of_an_encoder_of_x_and_of_its_input():
+    """In an inner layer x and the input differ; a joint prediction gives each row both, as the marginal one does."""
+    encoder = ig.layers.Amortised(lambda v: jnp.array([10.0 * v[0] + v[1], -20.0]), sees=("x", "input"))
+    new, layer = ig.Data(jnp.arange(4.0)[:, None]), ig.LatentVariable(1, encoder)
+    inputs = jnp.array([[0.1], [0.2], [0.4], [0.8]])
+    expected = 10.0 * np.arange(4.0) + np.asarray(inputs)[:, 0]
+    np.testing.assert_allclose(layer.propagate(inputs[None], KEY, new, 4)[0][0, :, 1], expected, atol=1e-7)
+    np.testing.assert_allclose(layer.propagate(inputs[:, None], KEY, new, 1)[0][:, 0, 1], expected, atol=1e-7)
+    double, read = ig.layers.Deterministic(lambda x: 2.0 * x), ig.layers.Deterministic(lambda v: v[1:])
+    model = ig.Model([double, layer, read], ig.likelihoods.Gaussian(0.1))
+    for full_cov in (True, False):
+        f = model.predict(new.x, full_cov=full_cov, samples=2).latent_mean
+        np.testing.assert_allclose(f[..., 0], [12.0 * np.arange(4.0)] * 2, atol=1e-6)
+
+
 def test_amortised_encoders_see_filled_labels_and_their_mask():
     seen = []
     encoder = ig.layers.Amortised(lambda v: (seen.append(v.shape), jnp.concatenate([v[1:2], v[2:3]]))[1])
@@ -126,6 +141,43 @@ def test_a_draw_is_one_function():
     X = jnp.array([[0.0], [1.0]])
     np.testing.assert_array_equal(f(X)[0, 1:], f(X)[1, 1:])
     np.testing.assert_array_equal(f(X)[1:], f(X[1:]))
+
+
+def test_a_draw_of_an_encoder_follows_the_layers_input_or_is_refused():
+    def network(v):
+        return jnp.array([10.0 * v[0], 0.0])
+
+    layer = ig.LatentVariable(1, ig.layers.Amortised(network, sees=("input",)), mean=[5.0])
+    h = np.asarray(layer.draw(KEY, 10, 1)(jnp.array([[0.0], [1.0], [3.0]])))[:, 1]
+    np.testing.assert_allclose(np.diff(h), [10.0, 20.0], rtol=1e-12)  # the same noise for every input
+    labelled = ig.LatentVariable(
+        1, ig.layers.Amortised(network), mean=[5.0], scale=[1e-9]
+    )  # so it is p(h) that is drawn
+    np.testing.assert_allclose(labelled.draw(KEY, 10, 1)(jnp.array([[7.0]])), [[7.0, 5.0]], rtol=1e-6)
+    with pytest.raises(TypeError, match=r'let it see \("input",\)'):
+        ig.LatentVariable(1, ig.layers.Amortised(network, sees=("x",))).draw(KEY, 10, 1)
+
+
+def test_networks_that_do_not_fit_are_refused_with_their_widths():
+    """In the words of the library, also from within `fit`, before anything is compiled."""
+    read = ig.layers.Deterministic(lambda v: v[:1])
+
+    def model(network, sees, dim=1):
+        return ig.Model(
+            [ig.LatentVariable(dim, ig.layers.Amortised(network, sees)), read], ig.likelihoods.Gaussian(0.1)
+        )
+
+    narrow = model(eqx.nn.MLP(5, 2, 3, 1, key=KEY), ("x", "y", "mask"))
+    with pytest.raises(ValueError, match=r"for the 4 numbers that it sees \(2 of x, 1 of y, 1 of mask\)"):
+        ig.elbo(narrow, DATA, key=KEY)
+    with pytest.raises(ValueError, match="for the 4 numbers that it sees"):
+        ig.fit(narrow, DATA, steps=1, progress=False)
+    with pytest.raises(ValueError, match=r"for the 2 numbers that it sees \(2 of x\)"):
+        model(eqx.nn.MLP(5, 2, 3, 1, key=KEY), ("x",)).predict(DATA.x)
+    with pytest.raises(ValueError, match=r"gives 2 numbers; a latent variable of 2 dimensions needs 4 numbers .* or 5"):
+        ig.elbo(model(eqx.nn.MLP(4, 2, 3, 1, key=KEY), ("x", "y", "mask"), dim=2), DATA, key=KEY)
+    with pytest.raises(ValueError, match=r"gives an array of shape \[\]"):
+        ig.elbo(model(jnp.sum, ("x", "y", "mask")), DATA, key=KEY)
 
 
 def test_bad_input_is_refused():

@@ -98,6 +98,12 @@ def test_classes_against_monte_carlo(kind, num, correlated):
     np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-12)
     taken = np.take_along_axis(probabilities, np.asarray(y, int), 1)[:, 0]
     np.testing.assert_allclose(np.exp(pred.log_prob(y)), taken, atol=1e-4 + quasi)  # before they are made to sum to 1
+    labels = np.arange(num)
+    first = p @ labels
+    second = (p * (labels - first.mean(0)[:, None]) ** 2).sum(-1)
+    for got, values in ((pred.mean, first), (pred.variance, second)):
+        error = 5 * values.std(0) / np.sqrt(draws) + num**2 * quasi + 1e-9
+        assert np.all(np.abs(np.asarray(got)[:, 0] - values.mean(0)) < error)
     median = np.asarray(pred.median)[:, 0].astype(int)
     total = np.cumsum(probabilities, -1)
     assert all(total[i, k] >= 0.5 - 1e-6 and (k == 0 or total[i, k - 1] < 0.5 + 1e-6) for i, k in enumerate(median))
@@ -111,8 +117,57 @@ def test_gradients_of_classes(kind):
     variance = jnp.diagonal(cov, axis1=1, axis2=2)
     for second in (variance, cov):
         fn = jax.jit(lambda m, c: lik.expected_log_prob(m, c, y).sum())
-        check_grads(fn, (mean, second), order=1, modes=["rev"], rtol=1e-5, atol=1e-5)
+        check_grads(fn, (mean, second), order=1, rtol=1e-5, atol=1e-5)
         assert np.all(np.isfinite(jax.grad(fn, 1)(mean, jnp.zeros_like(second))))
+
+
+F = np.array([[0.3, -1.0, 2.0, 0.1], [1.5, 1.4, -0.2, 0.0], [-700.0, 0.0, 10.0, 700.0]])
+
+
+def conditional(kind):
+    """p(y = c | f) [3, 4] at F."""
+    if kind is L.Softmax:
+        return special.softmax(F, -1)
+    return np.where(np.arange(4) == F.argmax(-1)[:, None], 1 - 0.02, 0.02 / 3)
+
+
+@pytest.mark.parametrize("lik", [L.Softmax(4), L.RobustMax(4, 0.02)], ids=["softmax", "robust max"])
+def test_log_prob_of_classes(lik):
+    logs = special.log_softmax(F, -1) if isinstance(lik, L.Softmax) else np.log(conditional(L.RobustMax))
+    got = [lik.log_prob(jnp.asarray(F), jnp.full((3, 1), float(c))) for c in range(4)]
+    np.testing.assert_allclose(jnp.concatenate(got, 1), logs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("lik", [L.Softmax(4), L.RobustMax(4, 0.02)], ids=["softmax", "robust max"])
+def test_samples_of_classes(lik):
+    """Frequencies at a known f are the probabilities there; those of a predictive are its own."""
+    num, zero = 8000, jnp.zeros((3, 4))
+    spread = lik.predictive(jnp.asarray(F[:2]), jnp.ones((2, 4)))
+    for pred, p in (
+        (lik.predictive(jnp.asarray(F), zero), conditional(type(lik))),
+        (spread, np.asarray(spread.probabilities)),
+    ):
+        sample = np.asarray(pred.sample(jax.random.key(2), (num,)))[..., 0]
+        frequency = (sample[..., None] == np.arange(4)).mean(0)
+        assert np.all(np.abs(frequency - p) < 5 * np.sqrt(p * (1 - p) / num) + 1e-3)
+
+
+@pytest.mark.parametrize("lik", [L.Softmax(3), L.RobustMax(3)], ids=["softmax", "robust max"])
+def test_classes_in_float32(lik):
+    mean, cov = gaussians(3, 3)
+    y = jnp.asarray([[0.0], [1.0], [2.0]])
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), lik)
+
+    @eqx.filter_jit
+    def values(lik, mean, cov, y):
+        variance = jnp.diagonal(cov, axis1=1, axis2=2)
+        both = [(lik.expected_log_prob(mean, c, y), lik.predictive_log_prob(mean, c, y)) for c in (variance, cov)]
+        return *both, lik.log_prob(mean, y)
+
+    got = values(single, *(a.astype(jnp.float32) for a in (mean, cov, y)))
+    assert {a.dtype for a in jax.tree.leaves(got)} == {jnp.dtype("float32")}
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(values(lik, mean, cov, y)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
 
 
 def test_correlated_form_agrees_with_the_independent_one():

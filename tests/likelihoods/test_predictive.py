@@ -63,10 +63,28 @@ def test_known_quantities_of_each_datum():
     binomial = L.Binomial(L.PerDatum([2, 5, 9], new=4))
     expected = stats.binom([9, 2], special.ndtr(f[:, 0])).logpmf(y[:, 0])
     np.testing.assert_allclose(binomial.log_prob(f, y, index=index)[:, 0], expected)
-    with pytest.raises(ValueError, match="from 0 to 9"):
+    with pytest.raises(ValueError, match=r"the number of trials, 2 to 9, got 10.0"):
         binomial.check(np.array([[10.0]]))
     with pytest.raises(ValueError, match=r"PerDatum.values must be at least 0, got -1.0"):
         L.PerDatum([1.0, -1.0], new=0.0)
+
+
+@pytest.mark.parametrize("link", ["exp", "softplus"])
+def test_no_exposure_and_no_count(link):
+    """p(0 | f) = 1 where nothing was exposed, whatever f: values 0, gradients 0; a count is impossible there."""
+    lik = L.Poisson(link, L.PerDatum([0.0, 2.0], new=1.0))
+    y, index = jnp.zeros((1, 1)), jnp.array([0])
+
+    def values(f):
+        explik = lik.expected_log_prob(f, ONE, y, index=index)
+        return jnp.concatenate([lik.log_prob(f, y, index=index), explik])
+
+    np.testing.assert_array_equal(values(0.7 * ONE), 0.0)
+    np.testing.assert_array_equal(jax.jacobian(values)(0.7 * ONE), 0.0)
+    pred = lik.predictive(0.7 * ONE, ONE, index=index)
+    np.testing.assert_allclose(pred.log_prob(y), 0.0, atol=1e-9)
+    np.testing.assert_array_equal([pred.mean, pred.variance, pred.quantile(0.99)], 0.0)
+    assert lik.log_prob(ONE, ONE, index=index) == -np.inf
 
 
 def test_parameters_per_output():
@@ -176,6 +194,23 @@ def test_per_class_probabilities():
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        *((kind, bad) for kind in (L.Gamma, L.LogNormal, L.Weibull) for bad in (0.0, -0.5)),
+        (L.Exponential, -0.5),
+        *((kind, -1.0) for kind in (L.Poisson, L.NegativeBinomial, L.ZeroInflatedPoisson)),
+        *((kind, -1.0) for kind in (L.ZeroInflatedNegativeBinomial, lambda: L.Binomial(3), lambda: L.Ordinal([0.0]))),
+    ],
+)
+def test_labels_below_the_support(kind, bad):
+    lik = kind()
+    with pytest.raises(ValueError, match=rf"labels of {type(lik).__name__} must be .*, got {bad} \(1 of 2 labels are"):
+        lik.check(np.array([[1.0], [bad]]))
+    if isinstance(lik, L.Exponential):
+        lik.check(np.zeros((1, 1)))
 
 
 def test_predictions_inside_jit_and_grad():

@@ -1,9 +1,11 @@
 """Every multioutput prior beside its joint Gaussian of (f(X), u), built from the definition."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 
 import inducing as ig
 
@@ -29,6 +31,10 @@ def points(Z):
 
 def k_se(lengthscale, variance):
     return lambda A, B: se(A, B, np.asarray(lengthscale), variance)
+
+
+def k_ou(lengthscale, variance):
+    return lambda A, B: variance * np.exp(-np.abs(A - B.T) / lengthscale)
 
 
 def k_matern(lengthscale, variance):
@@ -161,6 +167,113 @@ def se_derivatives(A, B, lengthscale, variance):
     return out
 
 
+def integrated_features(X, kernels, functionals, G, P, grid):
+    """The same for features of the latents that are integrals: u_l = Φ_l g_l(grid), Φ_l [M, T] with the weights."""
+    N, L, M = len(X), len(kernels), len(functionals[0])
+    t, h = grid[:, None], grid[1] - grid[0]
+    Sff, Sfu, Suu = np.zeros((N * P, N * P)), np.zeros((N * P, L * M)), np.zeros((L * M, L * M))
+    for l, (kernel, Phi) in enumerate(zip(kernels, functionals, strict=True)):
+        smoothing = np.stack([G(X[:, 0][:, None] - grid[None, :], p, l) * h for p in range(P)], axis=1)
+        smoothing, K, own = smoothing.reshape(N * P, -1), kernel(t, t), slice(l * M, (l + 1) * M)
+        Sff += smoothing @ K @ smoothing.T
+        Sfu[:, own] = smoothing @ K @ Phi.T
+        Suu[own, own] = Phi @ K @ Phi.T
+    return Joint(np.zeros(N * P), np.zeros(L * M), Sff, Sfu, Suu)
+
+
+GRID = np.linspace(-6, 6, 401)
+
+
+def _smoothed(features, functionals):
+    kernels = [ig.kernels.SquaredExponential(0.7, 1.2), ig.kernels.SquaredExponential(0.4, 0.8)]
+    prior = ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing(WIDTH, AMPLITUDE), kernels)
+    formulas = [k_se(0.7, 1.2), k_se(0.4, 0.8)]
+    return Case(prior, features, X1, integrated_features(X1, formulas, functionals, gaussian_smoothing, 3, GRID))
+
+
+def normal(t, mean, std):
+    return np.exp(-0.5 * ((t - mean) / std) ** 2) / np.sqrt(2 * np.pi * std**2)
+
+
+def convolution_of_eigenfeatures():
+    """Eigenfeatures belong to the kernel of each latent, which smoothing leaves behind."""
+    mean, std, M = 0.1, 0.8, 4
+
+    def functional(lengthscale):  # v_k(t) ρ(t), Rasmussen & Williams (4.39)
+        a, b = 0.25 / std**2, 0.5 / lengthscale**2
+        c, z = np.sqrt(a * a + 2 * a * b), GRID - mean
+        H = [np.polynomial.hermite.hermval(np.sqrt(2 * c) * z, np.eye(M)[k]) for k in range(M)]
+        scale = [(c / a) ** 0.25 / np.sqrt(2.0**k * math.factorial(k)) for k in range(M)]
+        v = np.stack([s * np.exp(-(c - a) * z**2) * h for s, h in zip(scale, H, strict=True)])
+        return v * normal(GRID, mean, std) * (GRID[1] - GRID[0])
+
+    return _smoothed(ig.features.EigenMercer(M, [mean], [std]), [functional(0.7), functional(0.4)])
+
+
+def convolution_of_multiscale():
+    widths = np.array([0.2, 0.5, 0.3])
+    functional = np.stack([normal(GRID, z, s) for z, s in zip(Z1[:, 0], widths, strict=True)]) * (GRID[1] - GRID[0])
+    return _smoothed(ig.features.Multiscale(Z1, widths[:, None]), [functional] * 2)
+
+
+INTERVAL = (-1.6, 1.8)
+
+
+def waves(x, num, order):
+    """Derivatives of 1, cos ω_m(x − a), sin ω_m(x − a): [2 num + 1, n]."""
+    omega = 2 * np.pi * np.arange(1, num + 1)[:, None] / (INTERVAL[1] - INTERVAL[0])
+    angle = omega * (np.asarray(x)[None, :] - INTERVAL[0]) + 0.5 * np.pi * order
+    one = np.full((1, len(x)), float(order == 0))
+    return np.concatenate([one, omega**order * np.cos(angle), omega**order * np.sin(angle)])
+
+
+def matern_inner_products(p, lengthscale, variance, num):
+    """⟨φ_m, φ_n⟩ of Matérn 1/2, 3/2 or 5/2 on the interval, by quadrature (Durrande et al. 2016, section 3)."""
+    a, b = INTERVAL
+    lam, s2 = np.sqrt(2 * p - 1) / lengthscale, variance
+    t, w = np.polynomial.legendre.leggauss(200)
+    x, w = a + (b - a) * (t + 1) / 2, w * (b - a) / 2
+    operator = sum(math.comb(p, j) * lam ** (p - j) * waves(x, num, j) for j in range(p + 1))  # (λ + d/dx)ᵖ φ
+    c = {1: 1 / (2 * lam), 2: 1 / (4 * lam**3), 3: 3 / (16 * lam**5)}[p] / s2
+    f0, f1, f2 = (waves([a], num, j) @ waves([a], num, j).T for j in range(3))
+    cross = waves([a], num, 0) @ waves([a], num, 2).T
+    ends = {
+        1: f0,
+        2: f0 + f1 / lam**2,
+        3: 9 / 8 * (f0 + f2 / lam**4) + 3 * f1 / lam**2 + 3 / 8 * (cross + cross.T) / lam**2,
+    }
+    return c * (operator * w) @ operator.T + ends[p] / s2
+
+
+def fourier_mixture():
+    """Fourier features of latents of two smoothnesses, whose Kuu have low-rank parts of one and of two columns."""
+    prior = ig.priors.LMC(W, [ig.kernels.Matern12(0.7, 1.2), ig.kernels.Matern32(0.9, 0.8)])
+    joint = mixture(X1, W, [k_ou(0.7, 1.2), k_matern(0.9, 0.8)], [Z1] * 2, lambda X: np.zeros((len(X), 4)), [zeros] * 2)
+    phi = waves(X1[:, 0], 2, 0)  # Cov(u, g(x)), for every Matérn kernel
+    Sfu = np.einsum("pl,mn->nplm", W, phi).reshape(len(joint.Sff), -1)
+    Suu = scipy.linalg.block_diag(matern_inner_products(1, 0.7, 1.2, 2), matern_inner_products(2, 0.9, 0.8, 2))
+    joint = joint._replace(Sfu=Sfu, Suu=Suu, mu_u=np.zeros(10))
+    return Case(prior, ig.features.Fourier(*INTERVAL, 2), X1, joint)
+
+
+def fourier_gradient():
+    """Values and slopes of a Matérn 5/2 process."""
+    lengthscale, variance = 0.8, 1.3
+    prior = ig.priors.Derivative(ig.GP(ig.kernels.Matern52(lengthscale, variance)), dim=1, values=True)
+    tau = X1 - X1.T
+    a, q = np.sqrt(5) * np.abs(tau) / lengthscale, 5 * variance / (3 * lengthscale**2)
+    Sff = np.zeros((5, 2, 5, 2))
+    Sff[:, 0, :, 0] = variance * (1 + a + a**2 / 3) * np.exp(-a)
+    Sff[:, 0, :, 1] = q * tau * (1 + a) * np.exp(-a)
+    Sff[:, 1, :, 0] = -Sff[:, 0, :, 1]
+    Sff[:, 1, :, 1] = q * (1 + a - a**2) * np.exp(-a)
+    Sfu = np.stack([waves(X1[:, 0], 2, 0).T, waves(X1[:, 0], 2, 1).T], axis=1).reshape(10, -1)
+    joint = Joint(
+        np.zeros(10), np.zeros(5), Sff.reshape(10, 10), Sfu, matern_inner_products(3, lengthscale, variance, 2)
+    )
+    return Case(prior, ig.features.Fourier(*INTERVAL, 2), X1, joint)
+
+
 ARD = np.array([0.8, 1.3])
 
 
@@ -183,6 +296,17 @@ def jacobian():
     Sff = np.einsum("pl,ndme,ql->npdmqe", W[:3], K, W[:3]).reshape(N * P * 2, -1)
     Sfu = np.einsum("pl,ndm->npdlm", W[:3], Kuf).reshape(N * P * 2, -1)
     joint = Joint(np.zeros(N * P * 2), np.zeros(2 * M), Sff, Sfu, np.kron(np.eye(2), se(Z2, Z2, ARD, 1.2)))
+    return Case(prior, points(Z2), X2, joint)
+
+
+def jacobian_and_values():
+    """Each output of a coregionalised GP with its derivatives."""
+    prior = ig.priors.Derivative(ig.priors.LMC(W[:2], ig.kernels.SquaredExponential(ARD, 1.2)), dim=2, values=True)
+    K, Kuf = se_derivatives(X2, X2, ARD, 1.2), se_derivatives(X2, Z2, ARD, 1.2)[..., 0]
+    N, P, M = len(X2), 2, len(Z2)
+    Sff = np.einsum("pl,ndme,ql->npdmqe", W[:2], K, W[:2]).reshape(N * P * 3, -1)
+    Sfu = np.einsum("pl,ndm->npdlm", W[:2], Kuf).reshape(N * P * 3, -1)
+    joint = Joint(np.zeros(N * P * 3), np.zeros(2 * M), Sff, Sfu, np.kron(np.eye(2), se(Z2, Z2, ARD, 1.2)))
     return Case(prior, points(Z2), X2, joint)
 
 
@@ -220,5 +344,7 @@ def patch_means():
 
 
 BUILDERS = (
-    separate, shared, lmc, intrinsic, matrix_valued, convolution, gradient, jacobian, patch_responses, patch_means
+    separate, shared, lmc, intrinsic, matrix_valued, convolution, gradient, jacobian, jacobian_and_values,
+    patch_responses, patch_means
 )  # fmt: skip
+INTERDOMAIN = convolution_of_eigenfeatures, convolution_of_multiscale, fourier_mixture, fourier_gradient

@@ -68,6 +68,29 @@ def test_closed_form_is_its_quadrature_in_two_dimensions():
     np.testing.assert_allclose(closed.Kuf(Z, x), numeric.Kuf(Z, x), rtol=1e-6)
 
 
+def test_draws_of_a_smoothed_sum_know_their_terms():
+    """The sites are the smoothed draw, the draw is the sum of its terms, and additive features take it."""
+    k = ig.kernels
+    kernel = k.ActiveDims(k.Matern32(0.7), (0,)) + k.ActiveDims(k.SquaredExponential(0.5), (0,))
+    smoothing = ig.priors.GaussianSmoothing([[0.3, 0.5], [0.6, 0.2]])
+    prior = ig.priors.ConvolutionProcess(smoothing, [kernel, kernel])
+    x, key = jnp.asarray(X), jax.random.key(0)
+    t, c = smoothing.rule(1, x.dtype)  # [P, L, Q, 1] and [P, L, Q]
+
+    @jax.jit
+    def everything(nodes):
+        g, sites = prior.draw(key, 16, 1)
+        return [part(x) for part in g.parts], g(x), sites(x), g(nodes)
+
+    parts, whole, sites, values = everything((x[:, None, None, None] - t[None]).reshape(-1, 1))
+    np.testing.assert_allclose(sum(parts), whole, rtol=1e-12)
+    values = values.reshape(3, *c.shape, 2)
+    expected = np.stack([np.einsum("npq,pq->np", values[:, :, l, :, l], c[:, l]) for l in range(2)], axis=1)
+    np.testing.assert_allclose(sites, expected, rtol=1e-10)
+    features = ig.features.Additive((points(Z1), points(Z1[:2])))
+    assert jax.eval_shape(lambda: ig.SparseGP(prior, features).draw(key, 16, 1)(x)).shape == (3, 2)
+
+
 def test_means_of_latents_are_smoothed():
     """∫ N(t | 0, s²) (x − t)² dt = x² + s²."""
     gp = ig.GP(ig.kernels.SquaredExponential(), ig.means.Function(lambda x: x[0] ** 2))

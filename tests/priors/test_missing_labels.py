@@ -18,20 +18,67 @@ def model_of(prior, likelihood):
     return ig.Model(ig.SparseGP(prior, Z), likelihood)
 
 
-@pytest.mark.parametrize(
-    "likelihood", [ig.likelihoods.Gaussian(0.1), ig.likelihoods.Bernoulli()], ids=["normal", "0/1"]
-)
-def test_a_missing_label_changes_nothing_but_its_own_term(likelihood):
-    """The bound is that of the other labels, whatever the hidden value was, and all gradients are finite."""
-    y = jnp.asarray(RNG.integers(0, 2, (8, 2)), float)
-    hidden = y.at[2, 0].set(jnp.nan).at[5, :].set(jnp.nan)
-    model = model_of(ig.priors.LMC([[1.0], [-0.5]], K()), likelihood)
-    bound, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda m: ig.elbo(m, (X, hidden))))(model)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-    mean, variance = model.layers[0].marginals(X)
-    terms = likelihood.expected_log_prob(mean, variance, y)
-    keep = ~np.isnan(hidden)
-    np.testing.assert_allclose(bound, np.asarray(terms)[keep].sum() - model.kl(), rtol=1e-10)
+L = ig.likelihoods
+REALS, POSITIVE, SHARES = RNG.normal(size=(8, 2)), RNG.gamma(2.0, size=(8, 2)), RNG.uniform(0.1, 0.9, (8, 2))
+COUNTS, BITS = RNG.integers(0, 5, (8, 2)).astype(float), RNG.integers(0, 2, (8, 2)).astype(float)
+CLASSES = RNG.integers(0, 3, (8, 1)).astype(float)
+LIKELIHOODS = {
+    "Gaussian": (L.Gaussian(0.1), REALS),
+    "Gaussian, known noise": (L.Gaussian(L.PerDatum(RNG.uniform(0.1, 0.5, (8, 2)), new=0.1)), REALS),
+    "HeteroscedasticGaussian": (L.HeteroscedasticGaussian(), REALS),
+    "StudentT": (L.StudentT(), REALS),
+    "Laplace": (L.Laplace(), REALS),
+    "LogNormal": (L.LogNormal(), POSITIVE),
+    "Gamma": (L.Gamma(), POSITIVE),
+    "Exponential": (L.Exponential(), POSITIVE),
+    "Weibull": (L.Weibull(), POSITIVE),
+    "Beta": (L.Beta(), SHARES),
+    "Bernoulli": (L.Bernoulli(), BITS),
+    "Binomial": (L.Binomial(5), COUNTS),
+    "Poisson": (L.Poisson(), COUNTS),
+    "NegativeBinomial": (L.NegativeBinomial(), COUNTS),
+    "ZeroInflatedPoisson": (L.ZeroInflatedPoisson(), COUNTS),
+    "ZeroInflatedNegativeBinomial": (L.ZeroInflatedNegativeBinomial(), COUNTS),
+    "Ordinal": (L.Ordinal([-0.5, 0.5]), np.minimum(COUNTS, 2.0)),
+    "Softmax": (L.Softmax(3), CLASSES),
+    "RobustMax": (L.RobustMax(3), CLASSES),
+    "PerOutput": (L.PerOutput([L.Gaussian(), L.Bernoulli()]), np.stack([REALS[:, 0], BITS[:, 1]], axis=1)),
+    "PerOutput, joint": (L.PerOutput([L.HeteroscedasticGaussian(), L.Softmax(3)]), np.hstack([REALS[:, :1], CLASSES])),
+}
+
+
+def test_the_list_of_likelihoods_is_complete():
+    concrete = {n for n in dir(L) if isinstance(v := getattr(L, n), type) and issubclass(v, L.AbstractLikelihood)}
+    tested = {type(likelihood).__name__ for likelihood, _ in LIKELIHOODS.values()}
+    assert {n for n in concrete if not n.startswith("Abstract")} == tested
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_missing_label_changes_nothing_but_its_own_term(name):
+    """By NaN or by the mask: the bound is that of the remaining labels, added up row by row, with finite gradients."""
+    likelihood, y = LIKELIHOODS[name]
+    P = y.shape[1]
+    F = likelihood.num_latents(P)
+    seen = np.ones((8, P), bool)
+    seen[2, 0] = seen[4, -1] = False
+    seen[5] = False
+    model = model_of(ig.priors.LMC(np.linspace(-1.0, 1.5, F)[:, None], K()), likelihood)
+    model = eqx.tree_at(lambda m: m.layers[0].mean, model, jnp.array([[0.3, -0.5, 0.8]]))
+
+    @eqx.filter_jit
+    def values(model, y, seen):
+        data = ig.Data(X, y, mask=seen)
+        mean, cov = model.layers[0].moments(X[:, None], likelihood.joint)
+        terms = likelihood.expected_log_prob(mean[:, 0], cov[:, 0], y, index=data.index)
+        return *eqx.filter_value_and_grad(lambda m: ig.elbo(m, data))(model), terms, model.kl()
+
+    bound, gradient, terms, kl = values(model, jnp.asarray(y), jnp.asarray(seen))
+    np.testing.assert_allclose(bound, np.asarray(terms)[seen].sum() - kl, rtol=1e-10)
+    hidden, gradient_hidden, *_ = values(model, jnp.asarray(np.where(seen, y, np.nan)), jnp.ones((8, P), bool))
+    np.testing.assert_allclose(hidden, bound, rtol=1e-12)
+    for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(gradient_hidden), strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_collapsed_bound_and_evidence_have_finite_gradients():
@@ -83,6 +130,18 @@ def test_memory_of_many_outputs_is_that_of_the_labels(objective):
     assert _largest(jaxpr.jaxpr) <= N * P
 
 
+def test_memory_of_images_is_that_of_a_block(monkeypatch):
+    """Neither the N·I·M covariances of patches with features nor the N·I² among patches are held at once."""
+    N, I, M, block = 60, 25, 10, 2500
+    monkeypatch.setattr("inducing.priors.image.BLOCK_ENTRIES", block)
+    prior = ig.priors.ImageConvolution(K(), (6, 6), (2, 2), weights=True)
+    features = ig.features.InducingPoints(jnp.asarray(RNG.normal(size=(M, 4))))
+    model = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Gaussian(0.1))
+    data = (jnp.asarray(RNG.normal(size=(N, 36))), jnp.zeros((N, 1)))
+    jaxpr = jax.make_jaxpr(lambda m: eqx.filter_grad(lambda m: ig.elbo(m, data))(m))(model)
+    assert _largest(jaxpr.jaxpr) <= 4 * block < N * I * M  # 4 pixels of a patch
+
+
 def test_shared_kernels_are_computed_once():
     prior = ig.priors.Independent(K(), num=5)
     assert prior.Kuf(Z, X).shape == (1, 3, 8, 1)
@@ -103,6 +162,12 @@ def test_image_blocks_do_not_change_the_numbers(monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+def rough_matrix():
+    """A matrix-valued kernel of paths without derivatives, in the output-as-input view."""
+    kernel = ig.priors.as_input(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern12())).kernel
+    return ig.priors.MatrixValued(kernel, num_outputs=2)
+
+
 @pytest.mark.parametrize(
     "build, message",
     [
@@ -119,6 +184,8 @@ def test_image_blocks_do_not_change_the_numbers(monkeypatch):
         (lambda: ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[1.0]]), [K(), K()]), "1 columns"),
         (lambda: ig.priors.Derivative(ig.GP(ig.kernels.Matern12()), dim=1), "no derivative"),
         (lambda: ig.priors.Derivative(ig.priors.Derivative(ig.GP(ig.kernels.Matern32()), 1), 1), "no derivative"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [0.0, 1.0], [1.0, 0.5]), "lower < upper"),
+        (lambda: ig.priors.Derivative(rough_matrix(), dim=1), "no derivative"),
         (lambda: ig.priors.as_input(ig.priors.LMC([[1.0]], K())).mean(jnp.array([[0.0, 1.0]])), "from 0 to 0"),
         (lambda: ig.priors.Independent(K(), num=3, mean=ig.means.Identity()).mean(X), "1 columns but"),
         (lambda: ig.GP(K()).condition(X, jnp.zeros((8, 2)), 0.1), "2 columns"),

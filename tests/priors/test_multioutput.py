@@ -11,10 +11,10 @@ import pytest
 import inducing as ig
 
 from . import brute
-from .cases import BUILDERS
+from .cases import BUILDERS, INTERDOMAIN
 
-CASES = [build.__name__ for build in BUILDERS]
-build_case = cache(lambda name: {b.__name__: b for b in BUILDERS}[name]())
+CASES = [build.__name__ for build in (*BUILDERS, *INTERDOMAIN)]
+build_case = cache(lambda name: {b.__name__: b for b in (*BUILDERS, *INTERDOMAIN)}[name]())
 
 
 def random_q(joint, L, coupled):
@@ -98,7 +98,7 @@ def test_dense_conditioning(name, coupled):
     close(got["evidence"], brute.evidence(joint, flat, spread))
 
 
-@pytest.mark.parametrize("name", ["separate", "lmc", "convolution", "jacobian", "patch_means"])
+@pytest.mark.parametrize("name", ["separate", "lmc", "convolution", "jacobian", "patch_means", "fourier_mixture"])
 def test_output_as_input(name):
     """The view of rows (x, p) gives the same numbers, and deleting rows is dropping labels."""
     case = build_case(name)
@@ -133,7 +133,7 @@ def test_output_as_input(name):
     close(variance[:, 0], np.diagonal(cov[0])[flat])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [build.__name__ for build in BUILDERS])
 def test_draws_have_the_joint_covariance(name):
     """(f(X), u) of many draws, against the joint Gaussian within Monte Carlo error."""
     case = build_case(name)

@@ -5,6 +5,7 @@ from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import inducing as ig
@@ -17,9 +18,9 @@ from .problems import regression, wave
 X, y = wave(30)
 
 
-def plan(model, data, objective=ig.elbo, method="auto", batch_size=None, optimiser=None, freeze=None):
+def plan(model, data, objective=ig.elbo, method="auto", batch_size=None, freeze=None, asked=()):
     data = as_data(data)
-    return make_plan(model, data, partition(model, freeze), objective, None, method, batch_size, optimiser, None)
+    return make_plan(model, data, partition(model, freeze), objective, None, method, batch_size, None, asked)
 
 
 def classification():
@@ -39,8 +40,21 @@ def test_what_is_picked():
     assert plan(regression(), (X, y), freeze=lambda m: m.layers[0].root).method == "adam"
     assert plan(classification(), (big, np.zeros(3000))).batch_size == 1024
     assert plan(classification(), (X, labels)).batch_size is None
+    for option in ("optimiser", "learning_rate", "gamma", "clamp"):  # which L-BFGS does not have
+        assert plan(regression(), (X, y), asked=(option,)).method == "natgrad"
     assert plan(regression(), (X, y), method="natgrad").gamma == 1.0
     assert plan(classification(), (X, labels)).gamma == 0.1
+
+
+def test_importance_weighting_of_weights_sees_all_data():
+    """Its logarithm of a mean over weights is no sum over data: no minibatches, however many data there are."""
+    big, labels = np.linspace(-1.0, 1.0, 2100), np.linspace(-1.0, 1.0, 2100)
+    model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(0.1))
+    options = {"objective": partial(ig.iw_elbo_global, importance=2), "progress": False}
+    result = ig.fit(model, (big, labels), steps=2, held_out=(big[:9], labels[:9]), **options)
+    assert result.method == "adam" and "2 steps on all data" in result.message
+    with pytest.raises(ValueError, match=r"all data at once.*leave batch_size out"):
+        ig.fit(model, (big, labels), batch_size=1000, **options)
 
 
 def test_collapsed_bound_of_too_many_data_is_left_for_minibatches(monkeypatch):
@@ -61,11 +75,18 @@ def test_collapsed_bound_of_too_many_data_is_left_for_minibatches(monkeypatch):
         ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
         ({"gamma": 1.5}, r"gamma.*\(0, 1\].*1.5"),
         ({"objective": ig.log_evidence, "batch_size": 5}, "num_data"),
+        ({"method": "collapsed", "clamp": 5}, "'collapsed' is L-BFGS on all data and knows no clamp"),
+        ({"method": "lbfgs", "gamma": 0.5, "clamp": 5}, "'lbfgs' is L-BFGS .* knows no gamma or clamp"),
+        ({"method": "lbfgs", "optimiser": optax.sgd(0.1)}, "knows no optimiser"),
+        ({"method": "collapsed", "learning_rate": 0.1}, "knows no learning_rate"),
+        ({"method": "adam", "gamma": 0.5}, "gamma=0.5 is the length of natural-gradient steps"),
+        ({"optimiser": optax.sgd(0.1), "learning_rate": 0.1}, "learning_rate is that of the default Adam"),
         ({"objective": ig.log_evidence, "method": "natgrad"}, "natgrad"),
         ({"objective": partial(ig.elbo, beta=0.5), "method": "collapsed"}, "collapsed_elbo"),
         ({"method": "collapsed", "batch_size": 5}, "batch_size"),
         ({"method": "collapsed", "freeze": lambda m: m.layers[0].mean}, "freeze"),
-        ({"method": "lbfgs", "batch_size": 5}, "minibatches"),
+        ({"method": "lbfgs", "batch_size": 5}, "batch_size"),
+        ({"method": "lbfgs", "objective": lambda m, d, key: ig.elbo(m, d)}, "this one samples"),
         ({"freeze": lambda m: jnp.zeros(3)}, "freeze must return parts of the model"),
         ({"held_out": (np.zeros((3, 2)), np.zeros(3))}, "held_out: X has 2 columns"),
     ],
@@ -99,6 +120,20 @@ def test_a_column_without_labels_is_named():
     known = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(np.ones(29), new=1.0))
     with pytest.raises(ValueError, match=r"PerDatum values for 29 data.*reaches 29"):
         ig.fit(ig.Model(gp, known), (X, y), progress=False)
+
+
+def test_held_out_data_have_no_latent_variable_or_noise_of_training_data():
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((30, 1))))
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.zeros((2, 2))))
+    with pytest.raises(ValueError, match=r"held_out needs q\(h\) of new data.*Amortised"):
+        ig.fit(ig.Model([latent, gp], ig.likelihoods.Gaussian()), (X, y), held_out=(X[:3], y[:3]), progress=False)
+    known = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(np.r_[np.ones(30), 4.0, 9.0], new=1.0))
+    model = ig.Model(regression().layers[0], known)
+    with pytest.raises(ValueError, match="held_out has rows of index 0, a training datum"):
+        ig.fit(model, (X, y), held_out=(X[:2], y[:2]), progress=False)
+    held = ig.Data(X[:2], y[:2], index=[30, 31])
+    result = ig.fit(model, (X, y), held_out=held, steps=2, progress=False)
+    assert np.isclose(result.bound, ig.elbo(result.model, held, num_data=30))
 
 
 def test_things_of_the_wrong_kind():

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import inducing as ig
+from inducing.parameters import parameters
 
 from .problems import regression, same, wave
 
@@ -106,23 +107,57 @@ def test_freezing_everything_only_sets_q():
 
 
 def test_tied_parameters_stay_tied():
-    part = ig.kernels.Matern52()
-    model = regression(kernel=part * part)
-    result = quiet(model, (X, y), method="adam", steps=10)
-    a, b = result.model.layers[0].prior.kernel.kernels
-    assert a.lengthscale == b.lengthscale != part.lengthscale
-    assert a.variance == b.variance != part.variance
+    part = ig.kernels.Matern52(0.9, 1.1)
+    for options in ({"method": "adam", "steps": 10}, {"steps": 3}):
+        model = regression(kernel=part + part * ig.kernels.Matern12(2.0, 0.7))  # each place has its own gradient
+        tied = [row.name for row in ig.summary(model).rows if row.constraint.startswith("tied")]
+        assert len(tied) == 2
+        for _ in range(2):  # a fit of what was fitted knows no less
+            model = quiet(model, (X, y), **options).model
+            a, b = (model.layers[0].prior.kernel.kernels[0], model.layers[0].prior.kernel.kernels[1].kernels[0])
+            assert a.lengthscale == b.lengthscale != part.lengthscale and a.variance == b.variance != part.variance
+            assert [row.name for row in ig.summary(model).rows if row.constraint.startswith("tied")] == tied
+    frozen = quiet(model, (X, y), method="adam", steps=2, freeze=lambda m: m.layers[0].prior).model
+    assert ig.summary(frozen).num_trained == ig.summary(model).num_trained
 
 
 def test_clamped_generative_parameters_wait():
     model = regression()
-    clamped = quiet(model, (X, y), method="adam", steps=30, clamp=30).model
+    clamped = quiet(model, (X, y), steps=30, clamp=30).model
     assert clamped.layers[0].prior.kernel.lengthscale == model.layers[0].prior.kernel.lengthscale
     assert clamped.likelihood.variance == model.likelihood.variance
     assert not np.array_equal(clamped.layers[0].mean, model.layers[0].mean)
     assert not np.array_equal(clamped.layers[0].features.Z, model.layers[0].features.Z)
-    released = quiet(model, (X, y), method="adam", steps=60, clamp=30).model
+    released = quiet(model, (X, y), steps=60, clamp=30).model
     assert released.likelihood.variance != model.likelihood.variance
+
+
+def test_clamped_are_priors_of_latent_variables_decoders_and_what_a_skip_holds():
+    k1, k2 = jax.random.split(jax.random.key(0))
+    encoder = ig.layers.Amortised.mlp(k1, 1, y=2, hidden=(3, 1))
+    inner = ig.SparseGP(ig.GP(ig.kernels.Matern52(0.7, 1.1)), ig.features.InducingPoints([[0.0], [1.0]]))
+    model = ig.Model(
+        [
+            ig.LatentVariable(1, encoder, mean=0.1, scale=0.9),
+            ig.layers.Skip(inner),
+            ig.BayesianDense(2, 2, key=k2),
+            ig.layers.Deterministic(eqx.nn.Linear(2, 2, key=k2)),
+        ],
+        ig.likelihoods.Gaussian(0.2),
+    )
+    data = ig.Data(None, np.random.default_rng(0).normal(size=(9, 2)))
+    moved = quiet(model, data, method="adam", steps=3, clamp=3, initialise=False).model
+    moves = {
+        name
+        for (name, before, _), (_, after, _) in zip(parameters(model), parameters(moved), strict=True)
+        if not np.allclose(before, after, rtol=1e-12, atol=0.0)
+    }
+    expected = {f".layers[0].encoder{name}" for name, _, _ in parameters(encoder)}
+    expected |= {f".layers[1].layers[0].{name}" for name in ("mean", "root", "features.Z")}
+    assert moves == expected | {".layers[2].mean", ".layers[2].scale"}
+    released = quiet(model, data, method="adam", steps=5, clamp=3, initialise=False).model
+    assert released.layers[0].scale != model.layers[0].scale
+    assert not np.array_equal(released.layers[3].function.weight, model.layers[3].function.weight)
 
 
 def test_interrupt_returns_the_best_so_far():
@@ -139,6 +174,22 @@ def test_interrupt_returns_the_best_so_far():
         assert "interrupted" in result.message
         assert result.bound == max(p.bound for p in seen)
         assert np.isclose(ig.elbo(result.model, (X, y)), result.bound, atol=1e-6)
+
+
+def test_interrupt_under_minibatches():
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress.bound)
+        if progress.step >= 20:
+            raise KeyboardInterrupt
+
+    options = {"method": "adam", "steps": 100, "batch_size": 16, "initialise": False}
+    result = quiet(regression(), (X, y), starts=3, callback=interrupt, **options)
+    assert "interrupted" in result.message and result.bound == max(seen)
+    assert len(result.history.bound) == 20  # and no other start was made
+    assert same(result.model, quiet(regression(), (X, y), callback=lambda p: p.step >= 20, **options).model)
+    assert ig.elbo(result.model, (X, y)) > ig.elbo(regression(), (X, y))
 
 
 def test_callback_sees_models_and_can_stop():
@@ -204,7 +255,7 @@ def test_adam_fades_under_noise_and_no_other_optimiser_does():
         return jnp.sum(model.layers[0].mean) + (0.0 if key is None else 1e-6 * jax.random.normal(key))
 
     def moved(**options):
-        result = quiet(regression(), (X, y), method="adam", steps=300, learning_rate=0.01, **options)
+        result = quiet(regression(), (X, y), method="adam", steps=300, **options)
         return np.asarray(result.model.layers[0].mean)
 
     last = np.clip(np.arange(100, 0, -1) / 100, 0.05, 1.0).sum()
@@ -238,9 +289,15 @@ def test_held_out_data_with_the_collapsed_bound():
 
 
 def test_starts_keep_the_best():
-    one = quiet(regression(), (X, y), method="adam", steps=20)
-    several = quiet(regression(), (X, y), method="adam", steps=20, starts=4)
-    assert several.bound >= one.bound and "4 starts" in several.message
+    def two_hills(model, data):  # of log σ²: the lower one at 0, where the first start stands, the higher one at 1.2
+        t = jnp.log(model.likelihood.variance)
+        return 5.0 * jnp.exp(-20.0 * (t - 1.2) ** 2) + jnp.exp(-20.0 * t**2)
+
+    run = partial(quiet, regression(noise=1.0), (X, y), objective=two_hills, method="lbfgs", initialise=False)
+    one, several = run(), run(starts=8)
+    assert np.isclose(one.bound, 1.0) and np.isclose(one.model.likelihood.variance, 1.0)
+    assert np.isclose(several.bound, 5.0) and np.isclose(several.model.likelihood.variance, np.exp(1.2), rtol=1e-4)
+    assert "best of 8 starts, which reached 1," in several.message
 
 
 def test_log_prior_is_over_natural_values():

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 import inducing as ig
+from inducing.layers import qu
+from inducing.training.scales import automatic_scales
 
-from .problems import regression, same, wave
+from .problems import MAPPED, mapped, regression, same, wave
 
 X, y = wave()
 init = ig.initialise
@@ -119,6 +121,74 @@ def test_training_is_the_same_in_any_units(coordinates):
     for method, atol in (("collapsed", 1e-3), ("natgrad", 1e-2), ("adam", 1e-2)):
         bounds = [bound for name, bound in found if name == method]
         assert np.allclose(bounds, bounds[0], atol=atol), (method, bounds)
+
+
+def test_every_likelihood_of_continuous_labels_trains_the_same_in_any_units():
+    L = ig.likelihoods
+    each = [L.LogNormal(), L.Gamma(), L.Weibull(), L.Exponential(), L.HeteroscedasticGaussian()]
+    rng = np.random.default_rng(0)
+    labels = np.stack([np.exp(y) * rng.gamma(2.0, size=len(y)) for _ in range(4)] + [y], axis=1)
+    units, found = np.array([1e12, 1e-12, 1e12, 1e-12, 1e-12]), []
+    for power in (0.0, 1.0, -1.0):
+        prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52(), ig.means.Constant()) for _ in range(6)])
+        model = ig.Model(
+            ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None])), L.PerOutput(each)
+        )
+        result = ig.fit(model, (X, labels * units**power), method="natgrad", steps=40, progress=False)
+        found.append(result.bound + len(y) * power * np.log(units).sum())
+        assert "scales set from the data" in result.message
+    assert np.allclose(found, found[0], atol=1e-2), found
+    assert found[0] > result.history.bound[0] - len(y) * np.log(units).sum() + 100
+
+
+def test_deep_gps_train_the_same_in_any_units():
+    found = []
+    for scale in (1.0, 1e12, 1e-12):
+        model = ig.deep_gp(X, ig.likelihoods.Gaussian(), num_inducing=6)
+        result = ig.fit(model, (X, y * scale), method="natgrad", steps=30, progress=False)
+        found.append(result.bound + len(y) * np.log(scale))
+    assert np.allclose(found, found[0], atol=1e-2) and np.isfinite(found[0])
+
+
+def test_scales_of_two_functions_for_each_output():
+    labels = np.stack([1e6 * y + 3e6, 1e-6 * y], axis=1)
+    prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52(), ig.means.Constant()) for _ in range(4)])
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(X[:5]))
+    model = init.scales(ig.Model(gp, ig.likelihoods.HeteroscedasticGaussian()), (X, labels))
+    latents, variance = model.layers[0].prior.latents, labels.var(axis=0)
+    centres = [*labels.mean(axis=0), *(0.5 * np.log(0.1 * variance))]
+    assert np.allclose([gp.mean_function.value for gp in latents], centres)
+    assert np.allclose([gp.kernel.variance for gp in latents], [*variance, 1.0, 1.0])
+    both = ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=4), ig.features.InducingPoints(X[:5]))
+    shared = init.scales(ig.Model(both, ig.likelihoods.HeteroscedasticGaussian()), (X, labels))
+    assert shared.layers[0].prior.latents[0].kernel.variance == 1.0  # no one number suits both
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_scales_of_priors_that_map_their_latents(name):
+    """Lengthscales from where the latents are looked at; the variance of the outputs from that of the labels."""
+    prior, inputs, places = mapped(name)
+    D, P = places.shape[1], prior.num_outputs
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(np.zeros((1, D + (name == "matrix")))))
+    labels = np.random.default_rng(4).normal(size=(20, P)) * 1e3
+    model = init.scales(ig.Model(gp, ig.likelihoods.Gaussian()), (inputs, labels))
+    prior = model.layers[0].prior
+    stationary = prior.kernels[0].kernels[0].kernel if name == "matrix" else prior.kernels[0]
+    spread = places.std(axis=0) if stationary.lengthscale.ndim else np.sqrt(np.mean(places.var(axis=0)))
+    assert np.allclose(stationary.lengthscale, (np.sqrt(D) - 0.5) * spread)
+    variances = np.diagonal(prior.covariance(jnp.asarray(inputs)))
+    assert np.isclose(variances.mean(), labels.var(axis=0).mean())
+
+
+def test_a_kronecker_root_is_looked_at_factor_by_factor(monkeypatch):
+    monkeypatch.delattr(qu, "expand")
+    part = ig.features.Product((ig.features.Fourier(-1.0, 5.0, 2), ig.features.Fourier(-1.0, 5.0, 1)))
+    kernel = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) * ig.kernels.ActiveDims(ig.kernels.Matern32(), (1,))
+    data = ig.Data(np.concatenate([X, X], axis=1), 1e3 * y)
+    for bend, fresh in ((0.0, True), (0.1, False)):
+        root = (np.eye(5), np.eye(3) + bend * np.eye(3, k=-1))
+        model = ig.Model(ig.SparseGP(ig.GP(kernel), part, root=root), ig.likelihoods.Gaussian())
+        assert automatic_scales(model, data, lambda leaf: True)[1] == fresh
 
 
 def test_values_in_other_units_are_taken_for_a_mistake():

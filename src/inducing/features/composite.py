@@ -13,6 +13,9 @@ from ..kernels.composite import ActiveDims, Sum
 from ..kernels.composite import Product as ProductKernel
 from .base import AbstractFeatures, refuse
 from .derivative import check_parts
+from .quadrature_rules import check_nodes, in_blocks
+
+MOST = 50_000
 
 
 class Product(AbstractFeatures):
@@ -23,6 +26,9 @@ class Product(AbstractFeatures):
     where u_i are the functionals of `parts[i]`, acting on the columns of factor i. The M = Π M_i features are ordered
     with the first part's index slowest, and Kuf[m](x) = Π_i Kuf_i[m_i](x[dims_i]). Factors are `ActiveDims` kernels
     of columns that do not overlap; a number in front, as in `2.0 * k`, belongs into a factor's variance.
+
+    `apply`, which draws and means (in u coordinates) need, evaluates f on the product of the parts' nodes: for Fourier
+    parts of 2 frequencies 160² of them, or 160³; more than 2²³ nodes are refused. Bounds and predictions need none.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) * ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
@@ -35,6 +41,12 @@ class Product(AbstractFeatures):
 
     def __check_init__(self):
         check_parts(self, self.parts)
+        if self.num_features > MOST:
+            sizes = " × ".join(str(part.num_features) for part in self.parts)
+            raise ValueError(
+                f"Product of {sizes} features are {self.num_features}, more than {MOST}; use fewer features in each "
+                "part, or features.Additive with a sum of kernels."
+            )
 
     @property
     def num_features(self) -> int:
@@ -81,13 +93,14 @@ class Product(AbstractFeatures):
 def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: int) -> Array:
     """f at all combinations of points [n_i, d_i] of the columns dims[i]: [n_1, n_2, …, rest]."""
     sizes = tuple(p.shape[0] for p in points)
+    check_nodes(sizes)
     X = jnp.zeros((*sizes, width), points[0].dtype)
     for i, (own, p) in enumerate(zip(dims, points, strict=True)):
         shape = [1] * len(sizes)
         shape[i] = sizes[i]
         for column, d in enumerate(own):
             X = X.at[..., d].set(jnp.broadcast_to(p[:, column].reshape(shape), sizes))
-    values = f(X.reshape(-1, width))
+    values = in_blocks(f, X.reshape(-1, width))
     return values.reshape(*sizes, *values.shape[1:])
 
 
@@ -97,7 +110,7 @@ class Additive(AbstractFeatures):
         k = Σ_i k_i,    Kuf = (Kuf_1, Kuf_2, …),    Kuu = blockdiag(Kuu_1, Kuu_2, …)
 
     since the terms are independent a priori. A term may be an `ActiveDims` kernel; its part then sees these columns
-    only. The prior's mean belongs to the first term.
+    only. The prior's mean belongs to the first term, whose part sees it where the other columns are 0.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) + ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
@@ -136,9 +149,11 @@ class Additive(AbstractFeatures):
                 f"terms (as draws of a prior with a sum of kernels do), not a plain function."
             )
 
+        width = 1 + max((d for _, dims in terms for d in dims or ()), default=0)
+
         def spread(g: Any, dims: tuple[int, ...]) -> Any:
             def of_columns(Z):
-                X = jnp.zeros((Z.shape[0], max(dims) + 1), Z.dtype)
+                X = jnp.zeros((Z.shape[0], width), Z.dtype)
                 return g(X.at[:, jnp.asarray(dims)].set(Z))
 
             return of_columns

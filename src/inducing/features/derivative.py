@@ -1,5 +1,6 @@
 """Derivative features (section 2.3) and unions of features."""
 
+from functools import reduce
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,13 +10,12 @@ from jaxtyping import Array, Float
 
 from ..covariance import Dense
 from ..parameters import real
-from .base import AbstractFeatures, general_Kuf, general_Kuu, refuse
+from .base import AbstractFeatures, as_whole, general_Kuf, general_Kuu, refuse
 
 
 def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
-    if dims is None or isinstance(dims, int):
-        return dims
-    return tuple(int(d) for d in dims)
+    dims = as_whole(dims)
+    return dims if dims is None or isinstance(dims, int) else tuple(as_whole(d) for d in dims)
 
 
 class Derivative(AbstractFeatures):
@@ -119,15 +119,18 @@ class Union(AbstractFeatures):
     def Kuu(self, kernel, jitter):
         n = len(self.parts)
         rows: list[list[Any]] = [[None] * n for _ in range(n)]
+        own = [part.Kuu(kernel, 0.0) for part in self.parts]
         for i, first in enumerate(self.parts):
-            rows[i][i] = first.Kuu(kernel, 0.0).dense()
+            rows[i][i] = own[i].dense()
             for j, second in enumerate(self.parts[:i]):
                 if first.exact or not second.exact:
                     block = first.apply(lambda X, b=second: b.Kuf(kernel, X).T, kernel)
                 else:
                     block = second.apply(lambda X, b=first: b.Kuf(kernel, X).T, kernel).T
                 rows[i][j], rows[j][i] = block, block.T
-        return Dense(jnp.concatenate([jnp.concatenate(row, 1) for row in rows]), jitter)
+        K = Dense(jnp.concatenate([jnp.concatenate(row, 1) for row in rows]), jitter)
+        used = reduce(jnp.maximum, [K.jitter] + [block.relative_jitter for block in own])  # parts may have needed some
+        return eqx.tree_at(lambda K: K.jitter, K, used)
 
     def Kuf(self, kernel, X):
         return jnp.concatenate([part.Kuf(kernel, X) for part in self.parts])

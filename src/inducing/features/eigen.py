@@ -16,8 +16,9 @@ from ..kernels.base import AbstractKernel
 from ..kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
 from ..kernels.stationary import SquaredExponential
 from ..parameters import fixed
-from .base import AbstractFeatures, check_columns, refuse
-from .quadrature_rules import gauss_hermite, gauss_legendre, tensor
+from ..quadrature import qmc_rule
+from .base import AbstractFeatures, as_whole, check_columns, refuse
+from .quadrature_rules import gauss_hermite, gauss_legendre, in_blocks, tensor
 
 
 class EigenMercer(AbstractFeatures):
@@ -31,6 +32,8 @@ class EigenMercer(AbstractFeatures):
 
     and in several dimensions products of these. `num` is M; the multi-indices (k_1, …, k_D) come by their sum, so that
     smaller num gives the first of the features of a larger. `mean` and `std` [D] say where the data lie; not trained.
+    `apply`, which draws and means (in u coordinates) need, is Gauss–Hermite quadrature up to 4 dimensions (about 8000
+    nodes) and quasi-Monte Carlo beyond: 8192 nodes, with errors below 1e-2 of f's standard deviation.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features = ig.features.EigenMercer(8, mean=[0.0], std=[1.0])
@@ -38,7 +41,7 @@ class EigenMercer(AbstractFeatures):
     (8, 3)
     """
 
-    num: int = eqx.field(static=True)
+    num: int = eqx.field(static=True, converter=as_whole)
     mean: Float[Array, " D"] = fixed()
     std: Float[Array, " D"] = fixed()
 
@@ -72,15 +75,24 @@ class EigenMercer(AbstractFeatures):
         a, _, c = self._constants(kernel)
         check_columns(self, X, self.mean.shape[0])
         z = X - self.mean[None, :]
+        return self._hermite(
+            (c / a)[None, :] ** 0.25 * jnp.exp(-(c - a)[None, :] * z**2), jnp.sqrt(2.0 * c)[None, :] * z
+        )
+
+    def _hermite(self, first: Float[Array, "N D"], t: Float[Array, "N D"]) -> Float[Array, "N M"]:
+        """Π_d first_d (2ᵏ k!)^−½ H_k(t_d), k = k_d of each feature's multi-index, by the recurrence of H_k."""
         k = _by_degree(self.num, self.mean.shape[0])
-        envelope = (c / a) ** 0.25
-        h = [envelope[None, :] * jnp.exp(-(c - a)[None, :] * z**2)]  # H_k, normalised, by its recurrence
-        t = jnp.sqrt(2.0 * c)[None, :] * z
-        for j in range(int(k.max())):
-            previous = math.sqrt(j / (j + 1)) * h[j - 1] if j else 0.0
-            h.append(math.sqrt(2.0 / (j + 1)) * t * h[j] - previous)
-        H = jnp.stack(h, axis=-1)  # [N, D, degrees]
-        return functools.reduce(jnp.multiply, [H[:, d, k[:, d]] for d in range(k.shape[1])])
+        j = np.arange(k.max())
+
+        def step(carry, factors):
+            (before, h), (up, down) = carry, factors
+            new = up * t * h - down * before
+            return (h, new), new
+
+        factors = jnp.asarray(np.stack([np.sqrt(2.0 / (j + 1)), np.sqrt(j / (j + 1))], 1), t.dtype)
+        _, higher = jax.lax.scan(step, (jnp.zeros_like(first), first), (factors[:, 0], factors[:, 1]))
+        H = jnp.concatenate([first[None], higher])  # [degrees, N, D]
+        return functools.reduce(jnp.multiply, [H[k[:, d], :, d] for d in range(k.shape[1])]).T
 
     def _constants(self, kernel: Any) -> tuple[Array, Array, Array]:
         if not isinstance(kernel, SquaredExponential):
@@ -95,11 +107,17 @@ class EigenMercer(AbstractFeatures):
         return a, b, jnp.sqrt(a * a + 2.0 * a * b)
 
     def apply(self, f, kernel=None):
-        D = self.mean.shape[0]
-        x, w = tensor(*gauss_hermite(100 if D == 1 else max(8, round(8192 ** (1 / D)))), D)
-        X = self.mean[None, :] + self.std[None, :] * jnp.asarray(x, self.mean.dtype)
-        v = self.eigenfunctions(kernel, X) * jnp.asarray(w, self.mean.dtype)[:, None]
-        return jnp.tensordot(v.T, f(X), 1)
+        # v ρ dx is a polynomial times N(ζ | 0, 1) dζ, z = ζ/(2(a + c))^½. Half of that Gaussian stays with the
+        # polynomials, the other half with the weights, so that neither overflows.
+        a, _, c = self._constants(kernel)
+        D, dtype = self.mean.shape[0], a.dtype
+        zeta, w = tensor(*gauss_hermite(300 if D == 1 else round(8192 ** (1 / D))), D) if D <= 4 else qmc_rule(D, 8192)
+        w = jnp.asarray(w * np.exp(0.25 * np.sum(zeta**2, axis=1)), dtype)
+        zeta = jnp.asarray(zeta, dtype)
+        z = zeta / jnp.sqrt(2.0 * (a + c))[None, :]
+        first = ((c / a) ** 0.25 * jnp.sqrt(2.0 * a / (a + c)))[None, :] * jnp.exp(-0.25 * zeta**2)
+        v = self._hermite(first, jnp.sqrt(2.0 * c)[None, :] * z) * w[:, None]
+        return jnp.tensordot(v.T, f(self.mean[None, :] + z), 1)
 
     def Kuu(self, kernel, jitter):
         return Diagonal(self.spectrum(kernel))
@@ -138,7 +156,7 @@ class EigenNumerical(AbstractFeatures):
     """
 
     Z: Float[Array, "n D"] = fixed()
-    num: int = eqx.field(static=True)
+    num: int = eqx.field(static=True, converter=as_whole)
     exact: ClassVar[bool] = True
 
     def __check_init__(self):
@@ -208,6 +226,9 @@ class EigenLaplacian(AbstractFeatures):
     Kuu and Kuf belong to no linear functional of f, K − Q is not positive and the "bound" can exceed the evidence, so
     that pair is refused.
 
+    `apply` is Gauss–Legendre quadrature while 65536 nodes suffice, else the midpoint rule: exact for draws of the
+    kernel, of second order for other functions (means in u coordinates).
+
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern32(), box=(-1.0, 2.0), num=16)
     >>> ig.features.EigenLaplacian(k.box, k.num).Kuf(k, jnp.zeros((3, 1))).shape
@@ -244,12 +265,14 @@ class EigenLaplacian(AbstractFeatures):
     def apply(self, f, kernel=None):
         dtype = jnp.zeros(()).dtype if kernel is None else kernel.kernel.variance.dtype
         rules = [gauss_legendre(8, n // 2 + 4) for n in self.num]
+        if math.prod(len(t) for t, _ in rules) > 65536:
+            rules = [gauss_legendre(1, n + 1) for n in (self.num if kernel is None else kernel.num)]
         grid = np.stack(np.meshgrid(*[t for t, _ in rules], indexing="ij"), -1).reshape(-1, len(rules))
         w = functools.reduce(np.multiply.outer, [w for _, w in rules]).reshape(-1)
         low, size = np.array([b[0] for b in self.box]), np.array([b[1] - b[0] for b in self.box])
         X = jnp.asarray(low[None, :] + size[None, :] * grid, dtype)
         phi = eigenfunctions(self.box, self.num, X) * jnp.asarray(w * np.prod(size), dtype)[:, None]
-        return jnp.tensordot(phi.T, f(X), 1)
+        return jnp.tensordot(phi.T, in_blocks(f, X), 1)
 
     def Kuu(self, kernel, jitter):
         return Diagonal(self._spectrum(kernel))

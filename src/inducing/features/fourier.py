@@ -15,7 +15,7 @@ from ..data import as_inputs
 from ..kernels.base import AbstractKernel
 from ..kernels.stationary import Matern12, Matern32, Matern52
 from ..parameters import fixed, positive
-from .base import AbstractFeatures, check_columns, refuse
+from .base import AbstractFeatures, as_whole, check_columns, refuse
 from .quadrature_rules import gauss_legendre
 
 
@@ -23,16 +23,23 @@ class Fourier(AbstractFeatures):
     """Variational Fourier features: u[m] = ⟨φ_m, f⟩ in the Hilbert space of a Matérn kernel on [a, b].
 
         φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a)),    ω_m = 2πm/(b − a)
-        Kuf[m](x) = φ_m(x) on [a, b],      Kuu = D + V Vᵀ (V has 1, 2 or 3 columns)
+        Kuf[m](x) = φ_m(x) on [a, b],      Kuu[m, n] = ⟨φ_m, φ_n⟩ = D + V Vᵀ (V has p = 1, 2 or 3 columns)
 
     so that M = 2F + 1 features cost O(M) to invert, and Kuf does not depend on the kernel. The inner product of
     Matérn 1/2, 3/2, 5/2 (p = 1, 2, 3 and λ = √(2p − 1)/ℓ) is
 
-        ⟨g, h⟩ = c ∫ (λ + d/dx)ᵖg (λ + d/dx)ᵖh dx + (a quadratic form of g, h and p − 1 derivatives at a).
+        ⟨g, h⟩ = c ∫ₐᵇ (λ + d/dx)ᵖg (λ + d/dx)ᵖh dx + ĝᵀ B ĥ,    ĝ = (g, g'/λ, g''/λ²)(a), the first p of them,
+        p = 1:  c = 1/(2λσ²),    B = [1]/σ²
+        p = 2:  c = 1/(4λ³σ²),   B = I/σ²
+        p = 3:  c = 3/(16λ⁵σ²),  B = [[9/8, 0, 3/8], [0, 3, 0], [3/8, 0, 9/8]]/σ²
+
+    where B⁻¹ is the prior covariance of the scaled values at a. So D[m] = c (λ² + ω_m²)ᵖ (b − a)/2, twice that for the
+    constant, and V = φ̂(a) chol(B).
 
     Outside [a, b] the features continue as the Markov property says, E[f(x) | f on [a, b]]. They are (b − a)-periodic:
     inside, Kfu Kuu⁻¹ Kuf tends to the covariance of f given that its values (and p − 1 derivatives) agree at a and b.
     So let [a, b] reach beyond the data, as `Fourier.around` does. One input column; for more use `Product`, `Additive`.
+    Draws and means (in u coordinates) need `apply`, ⟨φ, f⟩ by partial integration and quadrature.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features = ig.features.Fourier(0.0, 1.0, 10)
@@ -42,7 +49,7 @@ class Fourier(AbstractFeatures):
 
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
-    num: int = eqx.field(static=True)
+    num: int = eqx.field(static=True, converter=as_whole)
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
@@ -50,13 +57,17 @@ class Fourier(AbstractFeatures):
             raise ValueError(f"Fourier.num must be a whole number of frequencies from 1, got {self.num!r}.")
 
     @classmethod
-    def around(cls, X: Any, num: int, margin: float = 0.5) -> "Fourier":
+    def around(cls, X: Any, num: int, margin: float = 2.0) -> "Fourier":
         """Features on an interval that reaches `margin` times the range of X beyond X on both sides.
+
+        The interval's ends agree, which the data do not feel when they are four lengthscales away. So the default is
+        for lengthscales up to half the range of X. For another one ℓ, `margin` = 4ℓ/range is right; a wider interval
+        needs more frequencies, since the features resolve what is slower than 2π num/(b − a).
 
         >>> import inducing as ig
         >>> features = ig.features.Fourier.around([0.0, 1.0, 4.0], 10)
         >>> float(features.a), float(features.b)
-        (-2.0, 6.0)
+        (-8.0, 12.0)
         """
         X = as_inputs(X)
         if X.shape[1] != 1:
@@ -93,9 +104,15 @@ class FreeFourier(AbstractFeatures):
     """Fourier features with frequencies of any value, which are trained: u[m] = ⟨φ_m, f⟩ as in `Fourier`.
 
         φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a)),    ω free
+        Kuu[m, n] = c ∫ₐᵇ (λ + d/dx)ᵖφ_m (λ + d/dx)ᵖφ_n dx + φ̂_mᵀ B φ̂_n,     c, B and φ̂ as in `Fourier`
 
-    The features are no longer periodic on [a, b] nor orthogonal: Kuu is dense, in closed form. It pays when few
-    frequencies matter and they are no multiples of 2π/(b − a).
+    The features are no longer periodic on [a, b] nor orthogonal: Kuu is dense. With α = (λ + iω_m)ᵖ, β = (λ + iω_n)ᵖ
+    and E(ν) = ∫₀^{b−a} e^{iνx} dx, the integral is
+
+        ½ Re(α β̄ E(ω_m − ω_n) ± α β E(ω_m + ω_n))   of two cosines (+) or two sines (−),
+        ½ Im(α β E(ω_m + ω_n) − α β̄ E(ω_m − ω_n))   of a cosine m and a sine n.
+
+    It pays when few frequencies matter and they are no multiples of 2π/(b − a).
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features = ig.features.FreeFourier(0.0, 1.0, frequencies=[3.0, 20.0])
@@ -123,8 +140,7 @@ class FreeFourier(AbstractFeatures):
         p, lam, variance = matern(self, kernel)
         zero = jnp.zeros((1,), self.frequencies.dtype)
         omega = jnp.concatenate([zero, self.frequencies])
-        # (λ + d/dx)ᵖ of cos and sin are Re and Im of (λ + iω)ᵖ e^{iωx}, and ½ Re (A B̄ E(ω − ω') ± A B E(ω + ω')) their
-        # inner products, with E(ν) = ∫ e^{iνx} dx over [0, b − a].
+        # (λ + d/dx)ᵖ of cos and sin are Re and Im of (λ + iω)ᵖ e^{iωx}
         A = jax.lax.complex(jnp.broadcast_to(lam, omega.shape), omega) ** p
 
         def E(nu):

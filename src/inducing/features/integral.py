@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import equinox as eqx
 import jax
@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..parameters import Module, as_float_array, fixed, real
-from .base import AbstractFeatures, general_Kuf, general_Kuu
-from .quadrature_rules import gauss_legendre, tensor
+from .base import AbstractFeatures, as_whole, general_Kuf, general_Kuu
+from .quadrature_rules import check_nodes, gauss_legendre, tensor
 
 
 class Integral(AbstractFeatures):
@@ -33,12 +33,13 @@ class Integral(AbstractFeatures):
     phi: Callable[[Float[Array, " D"]], Float[Array, " M"]]
     lower: Float[Array, " D"] = fixed()
     upper: Float[Array, " D"] = fixed()
-    nodes: int = eqx.field(static=True, default=64)
+    nodes: int = eqx.field(static=True, default=64, converter=as_whole)
     exact: ClassVar[bool] = True
     uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
         check_box(self, self.lower, self.upper)
+        check_nodes([self.nodes] * self.lower.shape[0])
         shape = jax.eval_shape(self.phi, jax.ShapeDtypeStruct(self.lower.shape, self.lower.dtype)).shape
         if len(shape) != 1:
             raise ValueError(
@@ -81,12 +82,13 @@ class RegionAverage(AbstractFeatures):
 
     lower: Float[Array, "M D"] = real()
     upper: Float[Array, "M D"] = real()
-    nodes: int = eqx.field(static=True, default=8)
+    nodes: int = eqx.field(static=True, default=8, converter=as_whole)
     exact: ClassVar[bool] = True
     uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
         check_box(self, self.lower, self.upper, 2)
+        check_nodes([self.nodes] * self.lower.shape[1])
 
     @property
     def num_features(self) -> int:
@@ -118,7 +120,7 @@ class _Waves(Module):
         return jnp.concatenate([jnp.ones(1, x.dtype), jnp.cos(angle), jnp.sin(angle)])
 
 
-def plain_fourier(a: Any, b: Any, num: int, nodes: int | None = None) -> Integral:
+def plain_fourier(a: Any, b: Any, num: SupportsIndex, nodes: int | None = None) -> Integral:
     """The Fourier features of the paper's definition, with a boundary: u[m] = ∫ₐᵇ f(x) φ_m(x) dx, for any kernel.
 
     φ = (1, cos ω_m(x − a), …, sin ω_m(x − a), …) with `num` frequencies ω_m = 2πm/(b − a) as in `Fourier`, whose inner
@@ -128,6 +130,7 @@ def plain_fourier(a: Any, b: Any, num: int, nodes: int | None = None) -> Integra
     >>> ig.features.plain_fourier(0.0, 1.0, 3).num_features
     7
     """
+    num = as_whole(num)
     if not isinstance(num, int) or num < 1:
         raise ValueError(f"plain_fourier: num must be a whole number of frequencies from 1, got {num!r}.")
     nodes = 16 * max(4, num) if nodes is None else nodes

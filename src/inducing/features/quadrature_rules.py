@@ -1,8 +1,15 @@
 """Nodes and weights of the integrals that define features: constants, computed once in NumPy."""
 
 import functools
+from collections.abc import Callable, Sequence
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
+
+MOST_NODES = 2**23
+BLOCK = 8192
 
 
 @functools.cache
@@ -36,5 +43,38 @@ def tensor(nodes: np.ndarray, weights: np.ndarray, dim: int) -> tuple[np.ndarray
     >>> tensor(np.array([0.0, 1.0]), np.array([0.5, 0.5]), 2)[0].shape
     (4, 2)
     """
+    check_nodes([len(nodes)] * dim)
     grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
     return grid, functools.reduce(np.multiply.outer, [weights] * dim).reshape(-1)
+
+
+def check_nodes(sizes: Sequence[int]) -> None:
+    """Grids beyond `MOST_NODES` nodes are refused before they are made.
+
+    >>> check_nodes([1000, 1000, 1000])
+    Traceback (most recent call last):
+        ...
+    ValueError: the integrals need a grid of 1000 × 1000 × 1000 = 1000000000 nodes, more than 8388608; use fewer \
+features or nodes in each dimension, features.Additive, or features.InducingPoints.
+    """
+    total = int(np.prod(np.array(sizes, float)))
+    if total > MOST_NODES:
+        raise ValueError(
+            f"the integrals need a grid of {' × '.join(str(n) for n in sizes)} = {total} nodes, more than "
+            f"{MOST_NODES}; use fewer features or nodes in each dimension, features.Additive, or "
+            "features.InducingPoints."
+        )
+
+
+def in_blocks(f: Callable[[Float[Array, "n D"]], Array], X: Float[Array, "G D"]) -> Array:
+    """f(X) [G, …], `BLOCK` points at a time: a draw of J waves makes arrays [BLOCK, J], however many nodes there are.
+
+    >>> in_blocks(lambda X: X[:, 0], jnp.ones((20000, 1))).shape
+    (20000,)
+    """
+    whole = X.shape[0] // BLOCK * BLOCK
+    if X.shape[0] <= BLOCK:
+        return f(X)
+    values = jax.lax.map(f, X[:whole].reshape(-1, BLOCK, X.shape[1]))
+    values = values.reshape(whole, *values.shape[2:])
+    return values if whole == X.shape[0] else jnp.concatenate([values, f(X[whole:])])

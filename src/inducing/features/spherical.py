@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any
+from typing import Any, SupportsIndex
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..covariance import Diagonal
+from ..kernels.hilbert_space import MOST
 from ..kernels.zonal import AbstractZonal
-from .base import AbstractFeatures, check_columns, refuse
+from ..quadrature import qmc_rule
+from .base import AbstractFeatures, as_whole, check_columns, refuse
 from .quadrature_rules import gauss_legendre
-
-MOST = 5000
 
 
 class SphericalHarmonics(AbstractFeatures):
@@ -26,7 +26,9 @@ class SphericalHarmonics(AbstractFeatures):
     for the zonal kernels `Spherical` (Matérn and other stationary profiles) and `SphericalArcCosine`. `degrees` is the
     highest one, or a sequence of them: the ReLU kernel (order 1) has a_ℓ = 0 for odd ℓ ≥ 3, so give it [0, 1, 2, 4, …].
 
-    Data of ℝᵈ are brought to the sphere in dim = d + 1 columns by `kernels.with_bias`.
+    Data of ℝᵈ are brought to the sphere in dim = d + 1 columns by `kernels.with_bias`. `apply`, which draws and means
+    (in u coordinates) need, is a product rule up to 4 columns, with errors below 1e-4 of f's standard deviation, and
+    quasi-Monte Carlo beyond: 16384 directions, with errors below 1e-2 in each feature and typically of 1e-3.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features = ig.features.SphericalHarmonics(dim=3, degrees=4)
@@ -38,7 +40,8 @@ class SphericalHarmonics(AbstractFeatures):
     dim: int = eqx.field(static=True)
     degrees: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, dim: int, degrees: Any):
+    def __init__(self, dim: SupportsIndex, degrees: Any):
+        dim, degrees = as_whole(dim), as_whole(degrees)
         if not isinstance(dim, int) or not 2 <= dim <= 9:
             raise ValueError(f"SphericalHarmonics.dim must be from 2 to 9 (columns, with the bias), got {dim!r}.")
         self.dim = dim
@@ -166,12 +169,8 @@ def sphere_rule(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     opposites.
     """
     if dim > 4:
-        from scipy.special import ndtri
-        from scipy.stats import qmc
-
-        points = ndtri(np.clip(qmc.Sobol(dim, seed=0).random(8192), 1e-12, 1.0 - 1e-12))
-        points /= np.linalg.norm(points, axis=1, keepdims=True)
-        return np.concatenate([points, -points]), np.full(2 * len(points), 0.5 / len(points))
+        points, w = qmc_rule(dim, 16384)
+        return points / np.linalg.norm(points, axis=1, keepdims=True), w
     n = {2: 1024, 3: 128, 4: 40}[dim] + 2 * degree
     phi = 2.0 * math.pi * (np.arange(n) + 0.5) / n
     U, w = np.stack([np.cos(phi), np.sin(phi)], 1), np.full(n, 1.0 / n)

@@ -1,7 +1,6 @@
 """What a covariance function is: values at single points, Gram matrices, diagonals, and what it can do besides."""
 
 import abc
-import math
 import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -87,10 +86,11 @@ class AbstractPointKernel(AbstractKernel):
     >>> Brownian(2.0).gram(jnp.array([[1.0], [3.0]])).tolist()
     [[2.0, 2.0], [2.0, 6.0]]
 
-    Set the class attribute `smoothness` if the process has fewer derivatives than any number.
+    Set the class attribute `smoothness` if the process has derivatives in mean square (`math.inf` for all of them):
+    features and priors of derivatives need one.
     """
 
-    smoothness: ClassVar[int | float] = math.inf
+    smoothness: ClassVar[int | float] = 0
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)

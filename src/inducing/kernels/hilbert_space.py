@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+import operator
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, symmetric
 from inducing.kernels.stationary import AbstractStationary
 
+MOST = 5000
 Box = tuple[tuple[float, float], ...]
 
 
@@ -34,9 +35,19 @@ def as_box(box: Any) -> Box:
 
 def as_counts(num: Any, box: Box) -> tuple[int, ...]:
     """The number of eigenfunctions in each dimension of the box."""
-    counts = (num,) * len(box) if isinstance(num, int) else tuple(int(n) for n in num)
+    try:
+        counts = (operator.index(num),) * len(box) if np.ndim(num) == 0 else tuple(operator.index(n) for n in num)
+    except TypeError:
+        counts = ()
     if len(counts) != len(box) or min(counts) < 1:
-        raise ValueError(f"num must be a number from 1, or one for each of the {len(box)} dimensions, got {num!r}.")
+        raise ValueError(
+            f"num must be a whole number from 1, or one for each of the {len(box)} dimensions, got {num!r}."
+        )
+    if math.prod(counts) > MOST:
+        raise ValueError(
+            f"num has {' × '.join(str(n) for n in counts)} = {math.prod(counts)} eigenfunctions, more than {MOST}; use "
+            "fewer in each dimension, or features.InducingPoints."
+        )
     return counts
 
 
@@ -90,7 +101,7 @@ class HilbertSpace(AbstractKernel):
     box: Box = eqx.field(static=True)
     num: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, kernel: AbstractStationary, box: Any, num: int | Sequence[int]):
+    def __init__(self, kernel: AbstractStationary, box: Any, num: Any):
         self.kernel = kernel
         self.box = as_box(box)
         self.num = as_counts(num, self.box)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..parameters import as_float_array, fixed, lower_triangular, positive, real
+from ..parameters import POSITIVE, REAL, as_float_array, fixed, lower_triangular, positive, real
 from .base import AbstractLayer, standard_normal
 
 
@@ -34,8 +34,8 @@ class BayesianDense(AbstractLayer):
     mean: Float[Array, "D1 P"] = real()
     scale: Any = positive()  # [D+1, P], or None if the covariance is full
     root: Any = lower_triangular()  # [K, K], or None
-    prior_mean: Float[Array, "D1 P"] = fixed()
-    prior_scale: Float[Array, "D1 P"] = fixed()
+    prior_mean: Float[Array, "D1 P"] = fixed(allowed=REAL)
+    prior_scale: Float[Array, "D1 P"] = fixed(allowed=POSITIVE)
 
     @property
     def random(self) -> bool:

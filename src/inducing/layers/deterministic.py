@@ -71,7 +71,7 @@ class Deterministic(AbstractLayer):
         try:
             out = jax.eval_shape(self.function, jax.ShapeDtypeStruct((inputs,), dtype_of(self)))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"its function fails for a point of {inputs} entries ({_first_line(error)})") from error
+            raise ValueError(f"its function fails for a point of {inputs} entries ({first_line(error)})") from error
         if len(out.shape) > 1:
             raise ValueError(f"its function must give a number or a vector, it gives shape {list(out.shape)}")
         return out.shape[0] if out.shape else 1
@@ -143,5 +143,10 @@ class Skip(AbstractLayer):
         return None if inputs is None or width is None else inputs + width
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in one line.
+
+    >>> first_line(ValueError("no\\nmore"))
+    'no'
+    """
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

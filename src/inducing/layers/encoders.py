@@ -11,12 +11,14 @@ from jaxtyping import Array, Float
 
 from ..data import Data
 from ..parameters import Module, as_float_array, positive, real
+from .deterministic import first_line
 
 
 class AbstractEncoder(Module):
     """q(h_n), a Gaussian: mean [N, R, d] and root of its covariance, [N, R, d] (diagonal) or [N, R, d, d]; R may be 1.
 
     `sees` names what q depends on: "x" and "y" (with "mask") of the datum, its "index", or the layer's own "input".
+    A layer's input is [1, N, D] where functions are drawn jointly over the data: then so is q, [1, N, d].
     """
 
     @property
@@ -137,34 +139,49 @@ class Amortised(AbstractEncoder):
         return self.names
 
     def __call__(self, x, data, dim):
-        parts = [self._part(name, x, data) for name in self.names]
-        R = max(p.shape[1] for p in parts)
-        v = jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], R, p.shape[2])) for p in parts], axis=-1)
-        out = jax.vmap(jax.vmap(self.network))(v)
-        if out.shape[-1] not in (2 * dim, 2 * dim + _num_lower(dim)):
+        out = self._apply([self._part(name, x, data) for name in self.names])
+        sizes = (2 * dim, 2 * dim + _num_lower(dim))
+        if out.ndim != 3 or out.shape[2] not in sizes:
+            given = f"{out.shape[2]} numbers" if out.ndim == 3 else f"an array of shape {list(out.shape[2:])}"
             raise ValueError(
-                f"the encoder's network gives {out.shape[-1]} numbers; a latent variable of {dim} dimensions needs "
-                f"{2 * dim} (diagonal covariance) or {2 * dim + _num_lower(dim)} (full)."
+                f"the encoder's network gives {given}; a latent variable of {dim} dimensions needs {sizes[0]} numbers "
+                f"(diagonal covariance) or {sizes[1]} (full)."
             )
         mean, raw, lower = out[..., :dim], out[..., dim : 2 * dim], out[..., 2 * dim :]
         return mean, _root(jax.nn.softplus(raw), lower if lower.shape[-1] else None)
 
+    def _apply(self, parts: list[Array]) -> Array:
+        """The network of the concatenated parts; a ValueError that names their widths if they do not fit it."""
+        R = max(p.shape[1] for p in parts)
+        v = jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], R, p.shape[2])) for p in parts], axis=-1)
+        try:
+            return jax.vmap(jax.vmap(self.network))(v)
+        except (TypeError, ValueError) as error:
+            seen = ", ".join(f"{p.shape[2]} of {name}" for name, p in zip(self.names, parts, strict=True))
+            raise ValueError(
+                f"the encoder's network fails for the {v.shape[2]} numbers that it sees ({seen}); make it one of so "
+                f"many inputs, or change `sees`. It says: {first_line(error)}"
+            ) from error
+
     def _part(self, name: str, x: Array, data: Data) -> Array:
+        """What the encoder sees under that name, [N, R, ·]; [1, N, ·] where x is."""
         if name == "input":
             return x
         if name == "x":
             if data.x is None:
                 raise ValueError('the encoder sees "x" but the data have no inputs; let it see ("y", "mask").')
-            return data.x[:, None]
-        if data.y is None or data.mask is None:
+            rows = data.x
+        elif data.y is None or data.mask is None:
             raise ValueError(
                 'the encoder sees "y", which a prediction does not have: there latent variables come from their prior. '
                 'An encoder with sees=("x",) can be used for predictions too.'
             )
-        return jnp.where(data.mask, data.y, 0.0)[:, None] if name == "y" else data.mask.astype(data.y.dtype)[:, None]
+        else:
+            rows = jnp.where(data.mask, data.y, 0.0) if name == "y" else data.mask.astype(data.y.dtype)
+        return rows[:, None] if x.shape[0] == len(data) else rows[None]
 
     def check(self, dim):
-        pass  # the network's output is checked when it is first computed
+        pass  # the network is checked when it is first called, since only then the widths of x and y are known
 
 
 def _num_lower(dim: int) -> int:

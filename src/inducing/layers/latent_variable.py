@@ -28,8 +28,10 @@ class LatentVariable(AbstractLayer):
         p(h) = N(mean, diag(scale²)),    q(h_n) = encoder
 
     p(h) is standard normal unless `mean` or `scale` ([d], trained) are given. Without an encoder q = p. The
-    log-weight is −KL(q(h_n) ‖ p(h_n)) for one replicate and log p(h)/q(h) of the sample for several. In predictions
-    h comes from p(h), or from q(h | x) if the encoder sees only x.
+    log-weight is −KL(q(h_n) ‖ p(h_n)) for one replicate and log p(h)/q(h) of the sample for several.
+
+    A prediction has no y and no training datum: there h comes from p(h) (eq:pred_lv_iid), whatever an encoder of y or
+    of the index says, or from q(h | x) if the encoder sees only x or the layer's input (eq:pred_lv_iid_alt).
 
     >>> import jax, jax.numpy as jnp
     >>> import inducing as ig
@@ -78,10 +80,9 @@ class LatentVariable(AbstractLayer):
         N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
         noise = standard_normal(key, (N, R, self.dim), x.dtype)
         prior_mean, prior_scale = self._prior(x.dtype)
-        q = None if self.encoder is None or (data.y is None and not self._predicts()) else self._posterior(x, data)
-        if q is None:
+        if self.encoder is None or (data.y is None and not self._predicts()):
             return Sample(prior_mean + prior_scale * noise, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
-        mean, root = q
+        mean, root = self.encoder(x, data, self.dim)
         diagonal = root.ndim == 3
         h = mean + (root * noise if diagonal else jnp.einsum("nrij,nrj->nri", *_same(root, noise)))
         h = h if shift is None else h + shift
@@ -134,13 +135,6 @@ class LatentVariable(AbstractLayer):
     def _predicts(self) -> bool:
         return self.encoder is not None and not {"y", "mask", "index"} & set(self.encoder.sees)
 
-    def _posterior(self, x: Array, data: Data) -> tuple[Array, Array]:
-        assert self.encoder is not None
-        mean, root = self.encoder(x, data, self.dim)
-        if mean.shape[0] != x.shape[0]:  # x is [1, N, D], drawn jointly: the rows of the data are its replicates
-            mean, root = jnp.swapaxes(mean, 0, 1), jnp.swapaxes(root, 0, 1)
-        return mean, root
-
     def propagate(self, x, key, data, replicates):
         s = self.sample(x, key, data, replicates)
         return append(x, s.h), s.log_ratio if s.h.shape[1] > 1 else -s.kl
@@ -158,12 +152,15 @@ class LatentVariable(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        """One h for all inputs (for an encoder of x, one noise vector), so that a function of x is drawn."""
+        """One h for all inputs (for an encoder of the layer's input, one noise vector): a function of the input."""
+        if self.encoder is not None and self._predicts() and "x" in self.encoder.sees:
+            raise TypeError(
+                'a layer is drawn as a function of its own input, which need not be the "x" that its encoder sees; let '
+                'it see ("input",), the same in the first layer, or sample by model.posterior(X, full_cov=True).'
+            )
 
         def f(X: Array) -> Array:
-            # one datum whose replicates are the inputs; the same noise for each of them
-            x, data = X[:, None], Data(X)
-            return jax.vmap(lambda x, d: self.propagate(x[None], key, d, 1)[0][0, 0])(x, _rows(data))
+            return jax.vmap(lambda x: self.propagate(x[None, None], key, Data(x[None]), 1)[0][0, 0])(X)
 
         return f
 
@@ -186,8 +183,3 @@ def _same(root: Array, vector: Array) -> tuple[Array, Array]:
     shape = np.broadcast_shapes(root.shape[:2], vector.shape[:2])
     d = vector.shape[-1]
     return jnp.broadcast_to(root, (*shape, d, d)), jnp.broadcast_to(vector, (*shape, d))
-
-
-def _rows(data: Data) -> Data:
-    """Each row as data of its own, stacked."""
-    return jax.tree.map(lambda a: a[:, None], data)

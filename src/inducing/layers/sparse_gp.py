@@ -148,6 +148,12 @@ class SparseGP(AbstractLayer):
         first = self.features if isinstance(self.features, AbstractFeatures) else self.features[0]
         return first.num_features
 
+    @property
+    def correlated(self) -> bool:
+        """Whether the outputs at one input are correlated: q(u) couples the latents, or the prior mixes them."""
+        mixed = qu.is_coupled(self.root) or output_weights(self.prior) is not None
+        return mixed and self.prior.num_outputs > 1
+
     def Kuu(self) -> AbstractCovariance:
         """The prior covariance of u, stacked along a leading axis K (L, or 1 if all latents share it)."""
         return self.prior.Kuu(self.features, self.jitter)
@@ -309,7 +315,7 @@ class SparseGP(AbstractLayer):
     def moments(self, x, correlated=False, cache=None):
         N, R, D = x.shape
         P = self.prior.num_outputs
-        if correlated and (qu.is_coupled(self.root) or output_weights(self.prior) is not None):
+        if correlated and self.correlated:
             mean, cov = self.joint(x.reshape(N * R, 1, D), cache)
             return mean.reshape(N, R, P), cov.reshape(N, R, P, P)
         mean, variance = self.marginals(x.reshape(N * R, D), cache)
@@ -375,5 +381,6 @@ def _checked_features(features: Any, prior: AbstractPrior) -> Any:
             f"got {len(features)}."
         )
     if len({f.num_features for f in features}) > 1:
-        raise ValueError(f"all latents need the same number of features, got {[f.num_features for f in features]}.")
+        numbers = [f.num_features for f in features]
+        raise ValueError(f"features has {numbers} features for the latents; give each latent {max(numbers)}, say.")
     return features

@@ -134,13 +134,16 @@ class AbstractLikelihood(Module):
             return self.supports[0].fill
         return np.array([[s.fill for s in self.supports]])
 
-    def check(self, y: Array | np.ndarray) -> None:
-        """Raise a ValueError if a label of y [N, P] that is not NaN (missing) lies outside the support."""
+    def check(self, y: Array | np.ndarray, *, index: Int[Array | np.ndarray, "N"] | None = None) -> None:
+        """Raise a ValueError if a label of y [N, P] that is not NaN (missing) lies outside the support.
+
+        Without an index, a label may be as large as that of any datum.
+        """
         if isinstance(y, jax.core.Tracer):
             return
         y = np.asarray(y)
         if len(self.supports) == 1:
-            check_support(type(self).__name__, self.supports[0], y)
+            check_support(type(self).__name__, self.supports[0], y, index)
             return
         if y.ndim != 2 or y.shape[1] != len(self.supports):
             raise ValueError(
@@ -148,7 +151,7 @@ class AbstractLikelihood(Module):
                 "pass one column of labels per likelihood."
             )
         for p, support in enumerate(self.supports):
-            check_support(f"{type(self).__name__}, output {p},", support, y[:, p])
+            check_support(f"{type(self).__name__}, output {p},", support, y[:, p : p + 1], index)
 
     def predictive(
         self, mean: Float[Array, "*S N F"], cov: Float[Array, "..."], *, index: Int[Array, "N"] | None = None

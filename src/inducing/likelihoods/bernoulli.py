@@ -21,7 +21,7 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.special import log_ndtr, log_ndtr_tower, log_sigmoid_tower
-from inducing.likelihoods.supports import BINARY, Support, integers_up_to
+from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.parameters import fixed
 from inducing.quadrature import log_expectation, tower_expectation
 
@@ -106,12 +106,30 @@ class Binomial(AbstractElementwise):
 
     def __check_init__(self):
         choose("Binomial", "link", self.link, LINKS)
+        for value in jax.tree.leaves(self.total_count):
+            if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
+                value = np.asarray(value)
+                bad = value[~(np.isfinite(value) & (value >= 0) & (value == np.floor(value)))]
+                if bad.size:
+                    raise ValueError(
+                        f"Binomial.total_count must be whole numbers of at least 0, got {bad[0].item()}; pass the "
+                        "number of trials."
+                    )
 
     @property
     def supports(self) -> tuple[Support, ...]:
         total = self.total_count
         values = total.values if isinstance(total, PerDatum) else total
-        return (integers_up_to(np.inf if isinstance(values, jax.core.Tracer) else float(np.max(np.asarray(values)))),)
+        if isinstance(values, jax.core.Tracer):
+            return (COUNT,)
+        trials = np.asarray(values)
+
+        def largest(index):
+            if not isinstance(total, PerDatum):
+                return trials
+            return trials.max() if index is None else trials[np.asarray(index)].reshape(len(index), -1)
+
+        return (successes(trials, largest),)
 
     def log_prob(self, f, y, *, index=None):
         n = broadcast(self.total_count, f.shape, index)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.special import betainc, gammainc, gammaln, ndtr
 from jaxtyping import Array, Float
 
+from inducing import parameters
 from inducing.likelihoods.base import (
     AbstractElementwise,
     AbstractLikelihood,
@@ -33,7 +34,7 @@ class StudentT(AbstractElementwise):
     [[-0.2877]]
     """
 
-    df: Float[Array, "*P"] = fixed(4.0)
+    df: Float[Array, "*P"] = fixed(4.0, parameters.POSITIVE)
     scale: Float[Array, "*P"] = positive(1.0)
 
     @property

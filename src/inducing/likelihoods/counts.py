@@ -20,7 +20,7 @@ from inducing.likelihoods.base import (
 )
 from inducing.likelihoods.bernoulli import BEND
 from inducing.likelihoods.supports import COUNT, Support
-from inducing.parameters import fixed, positive, unit_interval
+from inducing.parameters import POSITIVE, fixed, positive, unit_interval
 from inducing.quadrature import expectation
 
 
@@ -35,6 +35,11 @@ def _log_softplus(f: Array) -> Array:
     return jnp.where(
         left, f - 0.5 * jnp.exp(jnp.where(left, f, 0.0)), jnp.log(jax.nn.softplus(jnp.where(left, 0.0, f)))
     )
+
+
+def _log_exposure(exposure: Array, y: Array) -> Array:
+    """log exposure, or 0 where y = 0 makes it irrelevant: an exposure may be 0 there."""
+    return jnp.log(jnp.where(y == 0, 1.0, exposure))
 
 
 def _poisson_cdf(rate: Array, y: Array) -> Array:
@@ -63,7 +68,7 @@ class Poisson(AbstractElementwise):
     """
 
     link: str = eqx.field(static=True, default="exp")
-    exposure: Float[Array, "*P"] | PerDatum = fixed(1.0)
+    exposure: Float[Array, "*P"] | PerDatum = fixed(1.0, POSITIVE)
 
     def __check_init__(self):
         choose("Poisson", "link", self.link, ("exp", "softplus"))
@@ -75,13 +80,13 @@ class Poisson(AbstractElementwise):
     def log_prob(self, f, y, *, index=None):
         exposure = broadcast(self.exposure, f.shape, index)
         log_rate, rate = (f, jnp.exp(f)) if self.link == "exp" else (_log_softplus(f), jax.nn.softplus(f))
-        return y * (log_rate + jnp.log(exposure)) - exposure * rate - gammaln(y + 1)
+        return y * (log_rate + _log_exposure(exposure, y)) - exposure * rate - gammaln(y + 1)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         if self.link == "exp":
             exposure = broadcast(self.exposure, mean.shape, index)
             rate = jnp.exp(mean + 0.5 * marginal_variance(mean, cov))
-            return y * (mean + jnp.log(exposure)) - exposure * rate - gammaln(y + 1)
+            return y * (mean + _log_exposure(exposure, y)) - exposure * rate - gammaln(y + 1)
         zero = jnp.zeros_like(mean)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
 
@@ -97,7 +102,8 @@ class Poisson(AbstractElementwise):
         return _poisson_cdf(self._rates(f, index), y)
 
     def focus(self, y, *, index=None):
-        level = (jnp.maximum(y, 0.0) + 0.5) / broadcast(self.exposure, y.shape, index)
+        exposure = broadcast(self.exposure, y.shape, index)
+        level = (jnp.maximum(y, 0.0) + 0.5) / jnp.where(exposure > 0, exposure, 1.0)
         width = 1 / jnp.sqrt(jnp.maximum(y, 0.0) + 1)
         if self.link == "exp":
             return jnp.log(level), width
@@ -183,7 +189,9 @@ class ZeroInflatedPoisson(AbstractElementwise):
     def expected_log_prob(self, mean, cov, y, *, index=None):
         gate = broadcast(self.zero_probability, mean.shape, index)
         variance = marginal_variance(mean, cov)
-        counted = jnp.log1p(-gate) + y * mean - jnp.exp(mean + 0.5 * variance) - gammaln(y + 1)
+        # Where y = 0 this is not used, but an overflow would spoil its gradient.
+        rate = jnp.exp(jnp.where(y == 0, 0.0, mean + 0.5 * variance))
+        counted = jnp.log1p(-gate) + y * mean - rate - gammaln(y + 1)
         centre = jnp.log(1 - jnp.log(gate))  # where the Poisson's e^{−e^f} falls below the gate
         zero = expectation(lambda f: self._log_zero(f, gate), mean, variance, 64, centre, jnp.ones_like(mean))
         return jnp.where(y == 0, zero, counted)

@@ -1,5 +1,7 @@
 """Unordered classes: one latent function a class."""
 
+import numbers
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ from inducing.likelihoods.base import AbstractLikelihood
 from inducing.likelihoods.bernoulli import BEND
 from inducing.likelihoods.special import log_sigmoid_tower
 from inducing.likelihoods.supports import Support, classes
-from inducing.parameters import fixed
+from inducing.parameters import UNIT_INTERVAL, fixed
 from inducing.quadrature import (
     expectation,
     gaussian_nodes,
@@ -29,6 +31,12 @@ class AbstractCategorical(AbstractLikelihood):
     """A label in {0, …, C − 1} that depends on C latents."""
 
     num_classes: eqx.AbstractVar[int]
+
+    def __check_init__(self):
+        if not isinstance(self.num_classes, numbers.Integral) or self.num_classes < 2:
+            raise ValueError(
+                f"{type(self).__name__}.num_classes must be a whole number of at least 2, got {self.num_classes!r}."
+            )
 
     @property
     def joint(self) -> bool:
@@ -153,11 +161,7 @@ class RobustMax(AbstractCategorical):
     """
 
     num_classes: int = eqx.field(static=True)
-    epsilon: Float[Array, ""] = fixed(1e-3)
-
-    def __check_init__(self):
-        if not isinstance(self.epsilon, jax.core.Tracer) and not bool((self.epsilon > 0) & (self.epsilon < 1)):
-            raise ValueError(f"RobustMax.epsilon must lie strictly between 0 and 1, got {self.epsilon}; try 0.001.")
+    epsilon: Float[Array, ""] = fixed(1e-3, UNIT_INTERVAL)
 
     def _log_hit(self) -> tuple[Array, Array]:
         return jnp.log1p(-self.epsilon), jnp.log(self.epsilon / (self.num_classes - 1))

@@ -12,8 +12,9 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Key
 
+from inducing.covariance import Dense, default_jitter
 from inducing.likelihoods.supports import fill_missing
-from inducing.quadrature import root, safe_sqrt
+from inducing.quadrature import safe_sqrt
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
@@ -33,13 +34,16 @@ class Predictive(eqx.Module):
     """The distribution of the labels at N inputs, p(y_n) = 1/S Σ_s E_{N(f | mean_sn, cov_sn)} p(y_n | f).
 
     Everything is computed on demand, compiled and in blocks of rows: by closed forms where the likelihood has
-    them, else by quadrature whose nodes gather where the label asks. mean is [N, F] or, for a mixture, [S, N, F].
+    them, else by quadrature whose nodes gather where the label asks. `latent_mean` is [N, F] or, for a mixture,
+    [S, N, F]; `latent_cov` holds variances of that shape, or covariances [..., F, F]. `correlated` says that the
+    latents are correlated although only their variances are here: all but `sample` is the same then.
     """
 
     likelihood: "AbstractLikelihood"
     latent_mean: Float[Array, "*S N F"]
     latent_cov: Float[Array, "..."]
     index: Int[Array, "N"] | None = None
+    correlated: bool = eqx.field(static=True, default=False)
 
     @property
     def mean(self) -> Float[Array, "N P"]:
@@ -57,7 +61,7 @@ class Predictive(eqx.Module):
         Within a component the outputs are taken as independent.
         """
         y = self._labels(y)
-        self.likelihood.check(y)
+        self.likelihood.check(y, index=self.index)
         return _blocks(_log_prob, self, y)
 
     def cdf(self, y: Any) -> Float[Array, "N P"]:
@@ -83,7 +87,12 @@ class Predictive(eqx.Module):
         return self.quantile(0.5)
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
-        """Labels drawn independently for each input (for joint draws of f see the model's `draw`)."""
+        """Labels drawn independently for each input, its outputs jointly.
+
+        Correlated outputs need `predict(X, output_cov=True)`; for samples that are joint over inputs too there is
+        `predict(X, full_cov=True)`.
+        """
+        refuse_variances_alone(self.correlated, "predict")
         return _sample(self, key, shape)
 
     @property
@@ -178,17 +187,49 @@ def _probabilities(p: Predictive) -> Array:
     return each / jnp.sum(each, axis=-1, keepdims=True)  # quadrature leaves their sum 1e-5 off
 
 
+def refuse_variances_alone(correlated: bool, method: str) -> None:
+    """The error of samples of correlated outputs by their variances alone."""
+    if correlated:
+        raise ValueError(
+            "the outputs are correlated, but only their variances were computed; to sample them use "
+            f"{method}(X, output_cov=True)."
+        )
+
+
 @eqx.filter_jit
 def _sample(p: Predictive, key: Array, shape: tuple[int, ...]) -> Array:
-    mean, cov = _components(p)
-    pick, latent, label = jax.random.split(key, 3)
-    S, N, _ = mean.shape
-    s = jax.random.randint(pick, (*shape, N), 0, S)
-    mean, cov = mean[s, jnp.arange(N)], cov[s, jnp.arange(N)]
-    z = jax.random.normal(latent, mean.shape, mean.dtype)
-    f = mean + (safe_sqrt(cov) * z if cov.ndim == mean.ndim else jnp.einsum("...fg,...g->...f", root(cov), z))
+    latent, label = jax.random.split(key)
+    f = sample_mixture(*_components(p), latent, shape)
     with lenient():
-        return p.likelihood.distribution(f, index=p.index).sample(label).astype(mean.dtype)
+        return p.likelihood.distribution(f, index=p.index).sample(label).astype(f.dtype)
+
+
+def sample_mixture(
+    mean: Float[Array, "S N F"], cov: Float[Array, "S N F ..."], key: Array, shape: tuple[int, ...]
+) -> Float[Array, "*shape N F"]:
+    """Values of f for each input by itself, of a component of the mixture each; cov is [S, N, F] or [S, N, F, F]."""
+    S, N, F = mean.shape
+    pick, noise = jax.random.split(key)
+    s = jax.random.randint(pick, (*shape, N), 0, S)
+    n = jnp.broadcast_to(jnp.arange(N), s.shape)
+    z = jax.random.normal(noise, (*shape, N, F), mean.dtype)
+    if cov.ndim == mean.ndim:
+        return mean[s, n] + safe_sqrt(cov[s, n]) * z
+
+    def one(item):  # one input at a time: roots of all samples would not fit
+        cov, s, z = item
+        roots = jax.vmap(sampling_root)(cov)
+        return z @ roots[0].T if S == 1 else jnp.einsum("...fg,...g->...f", roots[s], z)
+
+    deviations = jax.lax.map(one, (jnp.swapaxes(cov, 0, 1), jnp.moveaxis(s, -1, 0), jnp.moveaxis(z, -2, 0)))
+    return mean[s, n] + jnp.moveaxis(deviations, 0, -2)
+
+
+def sampling_root(cov: Float[Array, "F F"]) -> Float[Array, "F F"]:
+    """A root of a covariance that may be singular, or zero, to within a jitter that samples do not show."""
+    diagonal = jnp.diagonal(cov)
+    lift = jnp.maximum(diagonal, float(jnp.finfo(cov.dtype).tiny) ** 0.5) - diagonal
+    return Dense(cov + jnp.diag(lift), default_jitter(cov.dtype)).root
 
 
 def _quantile(p: Predictive, q: Array) -> Array:

@@ -1,7 +1,7 @@
 """What values a label may take: for checking user data, filling missing labels and bracketing quantiles."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ import numpy as np
 class Support(NamedTuple):
     """A set of labels: a test of concrete values, a cure for the error message, and a member to fill gaps with.
 
-    `kind` is "real", "positive", "unit" or "count": how quantiles are searched.
+    `kind` is "real", "positive", "unit" or "count": how quantiles are searched. `largest(index)` is the largest label
+    of each datum and output, if there is one; without an index, that of any.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Support(NamedTuple):
     contains: Callable[[np.ndarray], np.ndarray]
     fill: float
     cure: str
+    largest: Callable[[Any], Any] = lambda index: np.inf
 
 
 def _integers(y: np.ndarray) -> np.ndarray:
@@ -54,19 +56,20 @@ def classes(num: int) -> Support:
     )
 
 
-def check_support(likelihood: str, support: Support, y: jax.Array | np.ndarray) -> None:
+def check_support(likelihood: str, support: Support, y: jax.Array | np.ndarray, index: Any = None) -> None:
     """Raise a ValueError when a label that is not NaN lies outside the support."""
-    if isinstance(y, jax.core.Tracer):
+    if isinstance(y, jax.core.Tracer) or isinstance(index, jax.core.Tracer):
         return
     y = np.asarray(y)
     if not (np.issubdtype(y.dtype, np.number) or y.dtype == bool):
         raise ValueError(f"labels of {likelihood} must be numbers, got dtype {y.dtype}; encode them as numbers.")
-    present = y[~np.isnan(y)] if np.issubdtype(y.dtype, np.floating) else y.reshape(-1).astype(float)
-    bad = present[~support.contains(present)]
+    y = y if np.issubdtype(y.dtype, np.floating) else y.astype(float)
+    present = ~np.isnan(y)
+    bad = y[present & ~(support.contains(y) & (y <= support.largest(index)))]
     if bad.size:
         raise ValueError(
             f"labels of {likelihood} must be {support.name}, got {bad[0].item()!r} "
-            f"({bad.size} of {present.size} labels are not); {support.cure}."
+            f"({bad.size} of {present.sum()} labels are not); {support.cure}."
         )
 
 
@@ -76,12 +79,15 @@ def fill_missing(y: jax.Array, fill: float | np.ndarray) -> tuple[jax.Array, jax
     return jnp.where(present, y, jnp.asarray(fill, y.dtype)), present
 
 
-def integers_up_to(largest: float) -> Support:
-    """The labels 0, …, largest."""
+def successes(trials: np.ndarray, largest: Callable[[Any], Any]) -> Support:
+    """The labels 0, …, number of trials: `trials` for all data, `largest(index)` for those at hand."""
+    least, most = np.min(trials), np.max(trials)
+    number = f"{most:g}" if least == most else f"{least:g} to {most:g}"
     return Support(
-        f"whole numbers from 0 to {largest:g}, the number of trials",
+        f"whole numbers from 0 to the number of trials, {number}",
         "count",
-        lambda y: _integers(y) & (y <= largest),
+        _integers,
         0.0,
         "pass counts of successes, or correct total_count",
+        largest,
     )

@@ -63,6 +63,18 @@ class OutputAsInput(AbstractPrior):
     def input_columns(self, latent: int) -> int:
         return self.prior.input_columns(latent) + 1
 
+    def check_inputs(self, X: Float[Array, "N D1"]) -> None:
+        """Raise a ValueError unless the last column holds numbers of outputs; values under `jit` are not seen."""
+        if isinstance(X, jax.core.Tracer):
+            return
+        p, P = np.asarray(X)[:, -1], self.prior.num_outputs
+        wrong = p[(p != np.round(p)) | (p < 0) | (p >= P)]
+        if wrong.size:
+            raise ValueError(
+                f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, "
+                f"from 0 to {P - 1}."
+            )
+
     def mean(self, X):
         return pick(self.prior.mean(self._checked(X)[:, :-1]), X)[:, None]
 
@@ -106,14 +118,7 @@ class OutputAsInput(AbstractPrior):
         return W[output_index(X)].T
 
     def _checked(self, X: Array) -> Array:
-        if not isinstance(X, jax.core.Tracer):
-            p, P = np.asarray(X[:, -1]), self.prior.num_outputs
-            wrong = p[(p != np.round(p)) | (p < 0) | (p >= P)]
-            if wrong.size:
-                raise ValueError(
-                    f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, "
-                    f"from 0 to {P - 1}."
-                )
+        self.check_inputs(X)
         return X
 
 
@@ -121,6 +126,10 @@ class OutputKernel(AbstractPointKernel):
     """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')) of a multioutput prior: `as_input(prior).kernel`."""
 
     prior: AbstractPrior
+
+    @property
+    def smoothness(self) -> int | float:  # ty: ignore[incompatible-property-override] — its own for each prior
+        return self.prior.smoothness
 
     def __call__(self, x: Float[Array, " D1"], y: Float[Array, " D1"]) -> Float[Array, ""]:
         L = self.prior.num_latents

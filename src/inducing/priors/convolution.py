@@ -3,6 +3,7 @@
 import abc
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
 from ..kernels.stationary import SquaredExponential, fourier_features
-from ..means import AbstractMean, Zero
+from ..means import AbstractMean, Zero, as_mean
 from ..parameters import Module, fixed, positive, real
 from .base import AbstractPrior
 from .gp import draw_kernel
@@ -101,6 +102,12 @@ class Smoothing(AbstractSmoothing):
                 f"Smoothing.lower and upper must both be [D], "
                 f"got {list(self.lower.shape)} and {list(self.upper.shape)}."
             )
+        concrete = not any(isinstance(v, jax.core.Tracer) for v in (self.lower, self.upper))
+        if concrete and not (np.asarray(self.lower) < np.asarray(self.upper)).all():
+            raise ValueError(
+                f"Smoothing integrates over a box with lower < upper in each dimension, got lower {self.lower} and "
+                f"upper {self.upper}."
+            )
         out = jax.eval_shape(self.function, jax.ShapeDtypeStruct(self.lower.shape, self.lower.dtype))
         if len(getattr(out, "shape", ())) != 2:
             raise ValueError(f"Smoothing.function must give a matrix [P, L] for one displacement [D], got {out}.")
@@ -142,7 +149,7 @@ class ConvolutionProcess(AbstractPrior):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, smoothing: AbstractSmoothing, latents: Latents, mean: AbstractMean | None = None):
+    def __init__(self, smoothing: AbstractSmoothing, latents: Latents, mean: Any = None):
         if not isinstance(smoothing, AbstractSmoothing):
             raise TypeError(
                 f"smoothing must be ig.priors.GaussianSmoothing or Smoothing, got {type(smoothing).__name__}."
@@ -152,7 +159,7 @@ class ConvolutionProcess(AbstractPrior):
         self.latents = as_independent(latents, L)
         if self.latents.num != L:
             raise ValueError(f"smoothing has {L} columns but there are {self.latents.num} latents; it is [P, L].")
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
 
     @property
     def num_latents(self) -> int:
@@ -259,13 +266,14 @@ class ConvolutionProcess(AbstractPrior):
         def sites(X: Float[Array, "n D"]) -> Float[Array, "n L P"]:
             return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, keys), 0, 1)
 
-        def own(X, kernel, key):
-            if self._closed:
-                return _draw_smoothed(kernel, key, num, dim)(X, jnp.zeros(dim, X.dtype))
-            return draw_kernel(kernel, key, num, dim)(X)
+        if not self._closed:
+            return self.latents.draw(key, num, dim)[0], sites  # by the same keys
 
-        kernels = self._kernels
-        return lambda X: grouped(lambda *i: own(X, *i), list(zip(kernels, keys, strict=True))).T, sites
+        def own(X, kernel, key):
+            return _draw_smoothed(kernel, key, num, dim)(X, jnp.zeros(dim, X.dtype))
+
+        items = list(zip(self._kernels, keys, strict=True))
+        return lambda X: grouped(lambda *i: own(X, *i), items).T, sites
 
     @property
     def _kernels(self) -> tuple[AbstractKernel, ...]:

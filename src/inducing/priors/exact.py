@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -9,14 +10,14 @@ from jaxtyping import Array, Float
 from ..covariance import Dense
 from ..data import Data, as_inputs
 from ..parameters import Module, dtype_of
-from .base import AbstractPrior
+from .base import AbstractPrior, mix_variance
 
 
 class ExactGP(Module):
     """The posterior of f given y = f(X) + ε, ε ~ N(0, σ²) (eq:cond_gp with u = y): O((NP)³), without jitter.
 
-    Missing labels (NaN in y) are left out. `noise_variance` is a scalar, one value for each output [P], or one
-    for each label [N, P].
+    Missing labels (NaN in y) are left out. `noise_variance` is a scalar, one value for each output [P], for each datum
+    [N] or for each label [N, P]. It may be 0 (interpolation) if the covariance of the labels is still regular.
 
     >>> import inducing as ig
     >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
@@ -39,13 +40,14 @@ class ExactGP(Module):
             raise ValueError("conditioning needs inputs X and labels y; got None.")
         if target.shape[1] != prior.num_outputs:
             raise ValueError(f"y has {target.shape[1]} columns but the prior has {prior.num_outputs} outputs.")
-        noise = jnp.broadcast_to(jnp.asarray(noise_variance, dtype), target.shape).reshape(-1)
+        noise = _noise(noise_variance, target, mask).reshape(-1)
         self._seen = mask.reshape(-1)
         residual = jnp.where(self._seen, (target - prior.mean(x)).reshape(-1), 0.0)
         # A missing label becomes an independent standard normal of value zero: it changes nothing.
         keep = self._seen[:, None] & self._seen[None, :]
         K = jnp.where(keep, prior.covariance(x), 0.0) + jnp.diag(jnp.where(self._seen, noise, 1.0))
         self._Kyy = Dense(K, 0.0)
+        _check_regular(self._Kyy, jnp.min(jnp.where(self._seen, noise, jnp.inf)))
         self._residual = residual[:, None]
 
     @property
@@ -73,4 +75,37 @@ class ExactGP(Module):
 
     def variance(self, X: Any) -> Float[Array, "N P"]:
         """Var[f(X) | y]."""
-        return jnp.diagonal(self.covariance(X)).reshape(-1, self.prior.num_outputs)
+        X = as_inputs(X, self._residual.dtype)
+        Kff = self.prior.Kff_diag(X)
+        prior = mix_variance(self.prior, jnp.broadcast_to(Kff, (self.prior.num_latents, *Kff.shape[1:])))
+        A = self._Kyy.root_solve(self._cross(X))
+        return prior - jnp.sum(A**2, axis=0).reshape(prior.shape)
+
+
+def _noise(value: Any, y: Float[Array, "N P"], mask: Array) -> Float[Array, "N P"]:
+    """The noise variances of all labels, checked where they are concrete."""
+    value = jnp.asarray(value, y.dtype)
+    N, P, given = *y.shape, list(value.shape)
+    if value.ndim == 1 and value.shape[0] not in (1, P):
+        value = value[:, None]
+    if value.ndim > 2 or any(n not in (1, m) for n, m in zip(value.shape[::-1], (P, N), strict=False)):
+        raise ValueError(
+            f"noise_variance has shape {given}; pass one number, or [{P}], [{N}] or [{N}, {P}] for each "
+            "output, datum or label."
+        )
+    noise = jnp.broadcast_to(value, (N, P))
+    if not any(isinstance(a, jax.core.Tracer) for a in (noise, mask)):
+        seen = np.asarray(noise)[np.asarray(mask)]
+        bad = seen[~(np.isfinite(seen) & (seen >= 0))]
+        if bad.size:
+            raise ValueError(f"noise_variance must be finite and at least 0, got {bad[0]}; pass the variance of y − f.")
+    return noise
+
+
+def _check_regular(Kyy: Dense, noise: Float[Array, ""]) -> None:
+    """Raise a ValueError if jitter had to be added: the posterior would be that of another model."""
+    if not isinstance(Kyy.jitter, jax.core.Tracer) and not Kyy.jitter == 0:
+        raise ValueError(
+            f"the covariance of the labels is not positive definite with noise_variance {noise:.3g}; pass a larger "
+            "noise_variance, or drop repeated inputs."
+        )

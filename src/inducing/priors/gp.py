@@ -1,6 +1,7 @@
 """The scalar Gaussian process."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,14 +9,14 @@ from jaxtyping import Array
 
 from ..kernels.base import AbstractKernel
 from ..kernels.composite import Sum
-from ..means import AbstractMean, Zero
+from ..means import AbstractMean, Zero, as_mean
 from ..parameters import dtype_of
 from .base import AbstractPrior
 from .latents import Parts, mapped, mean_of_sum, over_latents
 
 
 class GP(AbstractPrior):
-    """f ~ GP(μ, k), a scalar random function: eq:def_gp.
+    """f ~ GP(μ, k), a scalar random function: eq:def_gp. `mean` is one of `ig.means` or a number.
 
     >>> import inducing as ig
     >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5), mean=ig.means.Constant(1.0))
@@ -26,11 +27,11 @@ class GP(AbstractPrior):
     kernel: AbstractKernel
     mean_function: AbstractMean
 
-    def __init__(self, kernel: AbstractKernel, mean: AbstractMean | None = None):
+    def __init__(self, kernel: AbstractKernel, mean: Any = None):
         if not isinstance(kernel, AbstractKernel):
             raise TypeError(f"kernel must be a kernel such as ig.kernels.Matern52(), got {kernel!r}.")
         self.kernel = kernel
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
 
     @property
     def num_latents(self) -> int:

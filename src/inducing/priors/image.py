@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
-from ..means import AbstractMean, Zero
+from ..means import AbstractMean, as_mean
 from ..parameters import as_float_array, dtype_of, real
 from .base import AbstractPrior
 from .independent import Independent, Latents, as_independent, columns
@@ -53,7 +53,7 @@ class ImageConvolution(AbstractPrior):
         stride: int = 1,
         weights: Any = None,
         num: int = 1,
-        mean: AbstractMean | None = None,
+        mean: Any = None,
     ):
         if len(image_shape) not in (2, 3) or len(patch_shape) != 2:
             raise ValueError(
@@ -68,7 +68,7 @@ class ImageConvolution(AbstractPrior):
                 )
         self.image_shape, self.patch_shape, self.stride = (H, W, C), tuple(patch_shape), stride
         self.latents = as_independent(latents, num)
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
         I = self.num_patches
         if weights is not None and not isinstance(weights, bool) and as_float_array(weights).shape != (I,):
             raise ValueError(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
 from ..kernels.composite import Sum
-from ..means import AbstractMean, Zero
+from ..means import AbstractMean, as_mean
 from .base import AbstractPrior
 from .gp import GP, column, draw_kernel
 from .latents import Parts, apply_features, grouped, mean_of_sum, over_latents
@@ -39,7 +39,7 @@ class Independent(AbstractPrior):
     mean_function: AbstractMean
     num: int = eqx.field(static=True)
 
-    def __init__(self, latents: Latents, num: int | None = None, mean: AbstractMean | None = None):
+    def __init__(self, latents: Latents, num: int | None = None, mean: Any = None):
         alone = isinstance(latents, GP | AbstractKernel)
         self.latents = tuple(as_gp(g) for g in ([latents] if alone else latents))
         if alone and num is None:
@@ -49,7 +49,7 @@ class Independent(AbstractPrior):
         self.num = len(self.latents) if num is None else int(num)
         if self.num < 1:
             raise ValueError(f"num must be at least 1, got {num}.")
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
 
     @property
     def num_latents(self) -> int:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from ..covariance import same_rank
 from ..features.base import AbstractFeatures
 from ..kernels.composite import Sum
 
@@ -46,13 +47,15 @@ def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
             results.append(jax.vmap(lambda a, static=static: fn(*eqx.combine(a, static)))(stacked))
     if len(results) == 1:
         return results[0]
+    results = same_rank(results)
     if (
         len({jax.tree.structure(r) for r in results}) > 1
         or len({str(jax.tree.map(lambda a: a.shape[1:], r)) for r in results}) > 1
     ):
+        kinds = ", ".join(dict.fromkeys(type(r).__name__ for r in results))
         raise TypeError(
-            "the latents give covariances of different kinds or sizes; "
-            "use the same kind and number of features for each."
+            f"the latents' features have covariances of different structures ({kinds}); use one kind of features for "
+            "all latents, or wrap each latent's own as features.Union((own,)), which is always dense."
         )
     order = jnp.argsort(jnp.asarray([i for _, members in groups for i in members]))
     return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *results)

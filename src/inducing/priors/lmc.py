@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
-from ..means import AbstractMean, Zero
+from ..means import AbstractMean, as_mean
 from ..parameters import as_float_array, positive, real
 from .base import AbstractPrior
 from .independent import Independent, Latents, as_independent, columns
@@ -84,7 +84,7 @@ class LMC(AbstractMixture):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, W: Any, latents: Latents, mean: AbstractMean | None = None):
+    def __init__(self, W: Any, latents: Latents, mean: Any = None):
         W = as_float_array(W)
         if W.ndim != 2:
             raise ValueError(f"W must be [P, L], one row for each output, got shape {list(W.shape)}.")
@@ -95,7 +95,7 @@ class LMC(AbstractMixture):
                 f"W has {W.shape[1]} columns but there are {self.latents.num} latents; "
                 "W is [P, L], a column for each latent."
             )
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
 
     @property
     def num_outputs(self) -> int:
@@ -126,7 +126,7 @@ class IntrinsicCoregionalisation(AbstractMixture):
     latents: Independent
     mean_function: AbstractMean
 
-    def __init__(self, W: Any, kappa: Any, latents: Latents, mean: AbstractMean | None = None):
+    def __init__(self, W: Any, kappa: Any, latents: Latents, mean: Any = None):
         W, kappa = as_float_array(W), as_float_array(kappa)
         W = W[:, None] if W.ndim == 1 else W
         if W.ndim != 2 or kappa.shape != W.shape[:1]:
@@ -141,7 +141,7 @@ class IntrinsicCoregionalisation(AbstractMixture):
                 f"W {list(W.shape)} needs {W.shape[1]} shared latents and {W.shape[0]} of single outputs, "
                 f"got {self.latents.num}; pass {W.shape[0] + W.shape[1]} of them, or one that all share."
             )
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
 
     @property
     def num_outputs(self) -> int:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
-from ..means import AbstractMean, Zero
+from ..means import AbstractMean, as_mean
 from .base import AbstractPrior
 from .gp import draw_kernel
 from .independent import columns
@@ -34,12 +34,12 @@ class MatrixValued(AbstractPrior):
     mean_function: AbstractMean
     outputs: int = eqx.field(static=True)
 
-    def __init__(self, kernel: AbstractKernel, num_outputs: int, mean: AbstractMean | None = None):
+    def __init__(self, kernel: AbstractKernel, num_outputs: int, mean: Any = None):
         if not isinstance(kernel, AbstractKernel):
             raise TypeError(f"kernel must be a kernel of rows (x, p), got {type(kernel).__name__}.")
         self.kernel = kernel
         self.outputs = int(num_outputs)
-        self.mean_function = Zero() if mean is None else mean
+        self.mean_function = as_mean(mean)
 
     @property
     def num_latents(self) -> int:

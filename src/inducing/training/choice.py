@@ -10,7 +10,7 @@ from ..layers.sparse_gp import SparseGP
 from ..likelihoods.gaussian import Gaussian
 from ..objectives import elbo
 from ..parameters import Partition
-from .problem import Objective, Problem
+from .problem import Objective, Problem, base
 
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
@@ -48,30 +48,38 @@ def make_plan(
     log_prior: Callable | None,
     method: str,
     batch_size: int | None,
-    optimiser: Any,
     gamma: float | None,
+    asked: tuple[str, ...],
 ) -> Plan:
-    """Choose, and refuse what cannot be."""
+    """Choose, and refuse what cannot be. `asked` names the given options that only gradient steps have."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
     target = Objective(objective, log_prior)
     minibatches = batch_size is not None and batch_size < len(data)
     if minibatches and not target.takes_num_data:
         raise ValueError(
-            "this objective takes no num_data, so it needs all data at once; leave batch_size out, or write "
-            "objective(model, data, num_data) that scales a minibatch up."
+            "this objective needs all data at once: it takes no num_data to scale a minibatch up, or cannot; leave "
+            "batch_size out, or use one such as ig.elbo."
         )
+    if "optimiser" in asked and "learning_rate" in asked:
+        raise ValueError("learning_rate is that of the default Adam; put it into optimiser, or leave one of them out.")
+    asked = ("batch_size", *asked) if minibatches else asked
     q = _trained_q(model, parts)
-    samples = target.takes_key and (model.is_stochastic or _base(objective) is not elbo)
+    samples = target.takes_key and (model.is_stochastic or base(objective) is not elbo)
     why = "as asked"
     if method == "auto":
-        method, why = _choose(model, data, target, q, samples, minibatches or optimiser is not None)
+        method, why = _choose(model, data, target, q, samples, bool(asked))
+    if method in ("collapsed", "lbfgs") and asked:
+        raise ValueError(
+            f"method={method!r} is L-BFGS on all data and knows no {' or '.join(asked)}; use 'natgrad' or 'adam', or "
+            "leave that out."
+        )
     if method == "collapsed":
-        _check_collapsed(model, objective, q, minibatches or optimiser is not None)
+        _check_collapsed(model, objective, q)
         target = Objective(collapsed_elbo, log_prior)
     optimal_q = target.fn in (collapsed_elbo, log_evidence)
-    if method == "lbfgs" and (samples or minibatches):
-        raise ValueError("method='lbfgs' needs an objective without noise: no minibatches, no sampling; use 'adam'.")
+    if method == "lbfgs" and samples:
+        raise ValueError("method='lbfgs' needs an objective without noise, and this one samples; use 'adam'.")
     natural: tuple[int, ...] = ()
     if method.startswith("natgrad"):
         natural = q if method == "natgrad-all" else q[-1:]
@@ -80,6 +88,10 @@ def make_plan(
                 f"method={method!r} needs a SparseGP layer whose mean and root (of no Kronecker form) the objective "
                 "trains; use 'adam'."
             )
+    elif "gamma" in asked:
+        raise ValueError(
+            f"gamma={gamma} is the length of natural-gradient steps, which {method!r} does not take; leave it out."
+        )
     whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
     if not whole and batch_size is None and len(data) > 2 * BATCH:
         batch_size, minibatches = BATCH, True
@@ -87,10 +99,6 @@ def make_plan(
     gamma = gamma if gamma is not None else (1.0 if conjugate and not minibatches else 0.1)
     size = batch_size if minibatches else None
     return Plan(method, why, target, natural, size, float(gamma), optimal_q, samples or minibatches)
-
-
-def _base(objective: Callable) -> Callable:
-    return getattr(objective, "func", objective)
 
 
 def _trained_q(model: Any, parts: Partition) -> tuple[int, ...]:
@@ -126,7 +134,7 @@ def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, 
     return "adam", "gradient steps for all parameters"
 
 
-def _check_collapsed(model: Any, objective: Callable, q: tuple, stepwise: bool) -> None:
+def _check_collapsed(model: Any, objective: Callable, q: tuple) -> None:
     if not _is_conjugate(model):
         kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
         raise ValueError(
@@ -136,7 +144,3 @@ def _check_collapsed(model: Any, objective: Callable, q: tuple, stepwise: bool) 
         raise ValueError("method='collapsed' maximises ig.collapsed_elbo; leave objective out, or use another method.")
     if not q:
         raise ValueError("method='collapsed' sets q(u) to its optimum, but freeze holds it; use 'adam'.")
-    if stepwise:
-        raise ValueError(
-            "method='collapsed' is L-BFGS on all data; leave batch_size and optimiser out, or use 'natgrad'."
-        )

@@ -1,6 +1,7 @@
 """`fit`: train a model on data."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,8 +15,12 @@ from jaxtyping import Array
 from ..checks import check_model_and_data
 from ..collapsed import collapse
 from ..data import Data, as_data
+from ..layers.bayesian_dense import BayesianDense
+from ..layers.deterministic import Skip
 from ..layers.encoders import PerDatum
+from ..layers.latent_variable import LatentVariable
 from ..layers.sparse_gp import SparseGP
+from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
 from ..parameters import POSITIVE, Partition, check, dtype_of, partition
@@ -23,11 +28,12 @@ from ..runtime import jit, limited_threads
 from .choice import Plan, make_plan
 from .lbfgs import Whole, maximise
 from .monitor import History, Monitor
-from .problem import Objective, Problem, make_problem
+from .problem import Objective, Problem, make_problem, tied_again
 from .scales import automatic_scales
 from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
 
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
+RATE = 0.01  # Adam's learning rate if nobody says
 STREAK = 100  # so many failed steps in a row end a fit
 FADE = 1 / 3  # the share of the steps over which Adam under noise becomes quiet
 LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters, of which a run has about 100
@@ -76,7 +82,7 @@ def fit(
     steps: int | None = None,
     batch_size: int | None = None,
     optimiser: optax.GradientTransformation | None = None,
-    learning_rate: float = 0.01,
+    learning_rate: float | None = None,
     gamma: float | None = None,
     freeze: Callable[[Any], Any] | None = None,
     clamp: int = 0,
@@ -107,19 +113,20 @@ def fit(
 
     **Steps.** `steps` gradient steps (by default 2000 with natural gradients, 5000 without) or L-BFGS iterations (1000)
     on minibatches of `batch_size` rows (by default 1024, or all data up to 2048), drawn without replacement in every
-    epoch. `optimiser` is any Optax transformation, by default Adam with `learning_rate`, which fades over the last
-    third of the steps if the bound is noisy. Positive parameters move in their logarithm, inducing inputs in units of
-    their spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data, else
-    0.1, approached over the first 10 steps.
+    epoch. `optimiser` is any Optax transformation, by default Adam with `learning_rate` (0.01), which fades over the
+    last third of the steps if the bound is noisy. Positive parameters move in their logarithm, inducing inputs in units
+    of their spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data, else
+    0.1, approached over the first 10 steps. Whoever gives a smaller `batch_size`, `optimiser`, `learning_rate`, `gamma`
+    or `clamp` asks for gradient steps: `"auto"` then takes no L-BFGS.
 
     **What moves.** `freeze` names parts that stay: `lambda m: m.layers[0].features`, or a tuple of parts. `clamp` is
-    the schedule of section 4.1: for so many steps only variational parameters (q and inducing features) move, while
-    generative ones (priors and likelihood) are clamped; then all move together.
+    the schedule of section 4.1: for so many steps only variational parameters (q, encoders and inducing features) move,
+    while generative ones (priors, p(h), decoders and likelihood) are clamped; then all move together.
 
     **Start.** With `initialise`, a model whose q(u) is still the prior has its scales set from the data
     (`ig.initialise.scales`), where parameters hold their default values or are off by a factor of a thousand: labels of
-    size 1e-12 or 1e12 need no care. Other values are kept. `starts` > 1 also runs from randomly perturbed positive
-    parameters and keeps the best.
+    size 1e-12 or 1e12 need no care (where f is the logarithm of a scale, give the prior a constant mean). Other values
+    are kept. `starts` > 1 also runs from randomly perturbed positive parameters and keeps the best.
 
     **Watching.** `held_out` data, or else the (smoothed) bound, decide which parameters were best; these are returned,
     also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called now and
@@ -144,7 +151,7 @@ def fit(
     check(model)
     check_model_and_data(model, data)
     _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, len(data))
-    held = None if held_out is None else _checked_held_out(model, held_out)
+    held = None if held_out is None else _checked_held_out(model, held_out, data)
     key = jax.random.key(0) if key is None else key
 
     parts = partition(model, freeze)
@@ -153,7 +160,9 @@ def fit(
         trained = {id(leaf) for leaf, (free, _) in zip(jax.tree.leaves(model), parts.slots, strict=True) if free}
         model, rescaled = automatic_scales(model, data, lambda leaf: id(leaf) in trained)
         parts = partition(model, freeze)
-    plan = make_plan(model, data, parts, objective, log_prior, method, batch_size, optimiser, gamma)
+    options = {"optimiser": optimiser, "learning_rate": learning_rate, "gamma": gamma, "clamp": clamp or None}
+    asked = tuple(name for name, value in options.items() if value is not None)
+    plan = make_plan(model, data, parts, objective, log_prior, method, batch_size, gamma, asked)
     if plan.optimal_q:
         parts = partition(model, lambda m: (freeze(m) if freeze else (), m.layers[0].mean, m.layers[0].root))
     watch = _Watch(progress, callback, None, patience)
@@ -171,7 +180,7 @@ def fit(
         trained, jitter = _compiled(_finish)(best.problem, best.free, data if plan.optimal_q else None)
         trained, jitter = jax.block_until_ready(trained), float(jitter)
     message = _message(plan, best, outcomes, data, jitter, rescaled)
-    return FitResult(trained, best.history, message, plan.method, best.bound)
+    return FitResult(tied_again(trained, parts), best.history, message, plan.method, best.bound)
 
 
 def _run(
@@ -193,7 +202,7 @@ def _run(
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
     natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
-    adam = _adam(float(rate)) if optimiser is None else optimiser
+    adam = _adam(RATE if rate is None else float(rate)) if optimiser is None else optimiser
     loop = Loop(problem, data, plan.objective, adam, natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, parts, where, model, clamp, steps, plan.noisy and optimiser is None)
     return _walk(loop, pace, steps, key, watch, plan)
@@ -288,14 +297,29 @@ def _adam(learning_rate: float) -> optax.GradientTransformation:
 
 
 def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int, steps: int, fades: bool) -> Pace:
-    generative = set(jax.tree.leaves([where.likelihood, *(getattr(layer, "prior", None) for layer in where.layers)]))
-    active = jnp.asarray([i not in generative for i in range(len(parts.free))])
+    places, variational = Counter(jax.tree.leaves(where)), Counter(jax.tree.leaves(_variational(where.layers)))
+    active = jnp.asarray([variational[i] == places[i] for i in range(len(parts.free))])
     dtype = dtype_of(model)
     ramp = 10.0 if plan.gamma < 1.0 else 1e-3
     start = 0.01 * plan.gamma if plan.gamma < 1.0 else plan.gamma
     fade, end = (FADE * steps, steps) if fades else (1.0, jnp.inf)
     numbers = (jnp.asarray(v, dtype) for v in (start, plan.gamma, ramp, fade, end))
     return Pace(*numbers, jnp.asarray(clamp, jnp.int32), active)
+
+
+def _variational(layers: Any) -> list[Any]:
+    """The parts of layers that are q: of functions, of weights, of latent variables."""
+    found: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, SparseGP):
+            found.append((layer.features, layer.mean, layer.root))
+        elif isinstance(layer, BayesianDense):
+            found.append((layer.mean, layer.scale, layer.root))
+        elif isinstance(layer, LatentVariable):
+            found.append(layer.encoder)
+        elif isinstance(layer, Skip):
+            found.append(_variational(layer.layers))
+    return found
 
 
 def _perturbed(parts: Partition, key: Array) -> Partition:
@@ -324,8 +348,19 @@ def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, j
     return "; ".join(says) + "."
 
 
-def _checked_held_out(model: Model, held_out: Any) -> Data:
+def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
     held = as_data(held_out, dtype_of(model))
+    kinds = {type(v) for v in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | PerDatumValues))}
+    if PerDatum in kinds:
+        raise ValueError(
+            "held_out needs q(h) of new data, but an encoder is PerDatum, with Gaussians of the training data alone; "
+            "use ig.layers.Amortised, or leave held_out out."
+        )
+    if PerDatumValues in kinds and (shared := np.intersect1d(held.index, data.index)).size:
+        raise ValueError(
+            f"held_out has rows of index {shared[0]}, a training datum, whose PerDatum value is not theirs; "
+            "pass ig.Data(X, y, index=...) with the rows of PerDatum values that belong to held_out."
+        )
     try:
         check_model_and_data(model, held)
     except ValueError as error:
@@ -346,7 +381,7 @@ def _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patie
     whole("clamp", clamp, 0)
     whole("starts", starts, 1)
     whole("patience", patience, 1)
-    if not learning_rate > 0:
+    if learning_rate is not None and not learning_rate > 0:
         raise ValueError(f"learning_rate must be greater than 0, got {learning_rate}.")
     if gamma is not None and not 0 < gamma <= 1:
         raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma}.")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..checks import check_data
 from ..covariance import triangular_inverse
 from ..data import as_data
 from ..layers import qu
@@ -98,6 +99,7 @@ def natural_gradient_step(
     if qu.is_kronecker(gp.root):
         raise TypeError("a Kronecker root has no natural-gradient step in closed form; use ig.fit(..., method='adam').")
     data = as_data(data, dtype_of(model))
+    check_data(model, data)
 
     def where(m):
         return m.layers[layer].mean, m.layers[layer].root

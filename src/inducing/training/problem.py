@@ -13,11 +13,16 @@ from jaxtyping import Array, Float, Int
 
 from ..data import Data
 from ..layers.sparse_gp import SparseGP
+from ..means import Constant
+from ..objectives import iw_elbo_global
 from ..parameters import Partition
 
 
 class Objective(eqx.Module):
-    """objective(model, data) plus an optional log prior, called with those of key and num_data that it accepts."""
+    """objective(model, data) plus an optional log prior, called with those of key and num_data that it accepts.
+
+    `iw_elbo_global` has no use for minibatches, whatever it accepts.
+    """
 
     fn: Callable = eqx.field(static=True)
     log_prior: Callable | None = eqx.field(static=True)
@@ -30,7 +35,8 @@ class Objective(eqx.Module):
         bound = fn.keywords if isinstance(fn, functools.partial) else {}
         self.fn, self.log_prior = fn, log_prior
         self.takes_key = anything or ("key" in names and "key" not in bound)
-        self.takes_num_data = anything or ("num_data" in names and "num_data" not in bound)
+        scales = anything or ("num_data" in names and "num_data" not in bound)
+        self.takes_num_data = scales and base(fn) is not iw_elbo_global
 
     def __call__(self, model: Any, data: Data, key: Array, num_data: int) -> Float[Array, ""]:
         kwargs: dict[str, Any] = {"key": key} if self.takes_key else {}
@@ -40,25 +46,33 @@ class Objective(eqx.Module):
         return value if self.log_prior is None else value + self.log_prior(model)
 
 
-class Problem(eqx.Module):
-    """A model split for training. What moves are its free arrays divided by `scales`, their typical sizes.
+def base(fn: Callable) -> Callable:
+    """The function behind a `functools.partial`."""
+    return fn.func if isinstance(fn, functools.partial) else fn
 
-    Positive parameters are trained through their logarithm and need no scale (None); locations, such as inducing
-    inputs, have one, so that a step is equally long in any units.
+
+class Problem(eqx.Module):
+    """A model split for training. What moves are its free arrays in `units`, each an origin and a size.
+
+    Positive parameters are trained through their logarithm and need no unit (None); locations, such as inducing
+    inputs, have one, so that a step is equally long in any units. Their origin is where they start: what does not move,
+    such as a column of categories, stays exactly as it is.
     """
 
     partition: Partition
-    scales: list[Array | None]
+    units: list[tuple[Array, Array] | None]
 
     @property
     def free(self) -> list[Array]:
         """The arrays that move, at their start."""
-        return [f if s is None else f / s for f, s in zip(self.partition.free, self.scales, strict=True)]
+        pairs = zip(self.partition.free, self.units, strict=True)
+        return [f if unit is None else (f - unit[0]) / unit[1] for f, unit in pairs]
 
     def model(self, free: list[Array]) -> Any:
         """The model, with natural values, of free arrays."""
         p = self.partition
-        values = [f if s is None else f * s for f, s in zip(free, self.scales, strict=True)]
+        pairs = zip(free, self.units, strict=True)
+        values = [f if unit is None else unit[0] + f * unit[1] for f, unit in pairs]
         return Partition(values, p.rest, p.treedef, p.slots, p.constraints).model()
 
     def positions(self) -> Any:
@@ -70,7 +84,7 @@ class Problem(eqx.Module):
 def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
     """A problem whose locations move in units of their own spread."""
     problem = Problem(partition, [None] * len(partition.free))
-    scales: list[Array | None] = [None] * len(partition.free)
+    units: list[tuple[Array, Array] | None] = [None] * len(partition.free)
     position = problem.positions()
     for i, layer in enumerate(model.layers):
         if isinstance(layer, SparseGP):
@@ -79,16 +93,26 @@ def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
             features = (layer.features, where.features)
             for leaf, j in zip(jax.tree.leaves(features[0]), _leaves(features[1]), strict=True):
                 if j is not None and partition.constraints[j].name == "real" and leaf.ndim == 2:
-                    scales[j] = _column_spread(leaf, x)
+                    units[j] = leaf, _column_spread(leaf, x)
             if layer.coordinates != "w":
                 size = jnp.sqrt(jnp.mean(jax.vmap(lambda K: K.diagonal())(layer.Kuu())))
                 for j in (where.mean, where.root):
                     if j is not None:
-                        scales[j] = size
-            for j in _leaves(getattr(where.prior, "mean_function", None)):
-                if j is not None and partition.constraints[j].name == "real" and partition.free[j].size == 1:
-                    scales[j] = _output_size(layer, x)
-    return Problem(partition, scales)
+                        units[j] = jnp.zeros((), size.dtype), size
+            for latent, part in _with_means(where.prior):
+                for j in jax.tree.leaves(part.mean_function):
+                    moves_up = isinstance(part.mean_function, Constant) or partition.free[j].size == 1
+                    if moves_up and partition.constraints[j].name == "real":
+                        units[j] = partition.free[j], _output_size(layer, x, latent)
+    return Problem(partition, units)
+
+
+def tied_again(model: Any, partition: Partition) -> Any:
+    """`model`, of the same structure, with one array again wherever `partition` has one: compiled code copies each."""
+    leaves, treedef = jax.tree.flatten(model)
+    places = [(trained, i if trained else id(partition.rest[i])) for trained, i in partition.slots]
+    one: dict[tuple[bool, int], Any] = {}
+    return treedef.unflatten([one.setdefault(place, leaf) for place, leaf in zip(places, leaves, strict=True)])
 
 
 def _leaves(tree: Any) -> list[Any]:
@@ -108,11 +132,17 @@ def _column_spread(Z: Float[Array, "M D"], x: Array | None) -> Float[Array, "1 D
     return jnp.asarray(spread, Z.dtype)
 
 
-def _output_size(layer: SparseGP, x: Array | None) -> Float[Array, ""]:
-    """The prior standard deviation of a latent."""
-    if x is None:
-        return jnp.sqrt(jnp.mean(jax.vmap(lambda K: K.diagonal())(layer.Kuu())))
-    return jnp.sqrt(jnp.mean(layer.prior.Kff_diag(x[:256])))
+def _with_means(prior: Any) -> list[tuple[int | None, Any]]:
+    """The parts of a prior that have a mean function: itself (None), and its latents by their numbers."""
+    latents = getattr(prior, "latents", ())
+    parts = [(None, prior), *enumerate(getattr(latents, "latents", latents))]
+    return [(number, part) for number, part in parts if hasattr(part, "mean_function")]
+
+
+def _output_size(layer: SparseGP, x: Array | None, latent: int | None) -> Float[Array, ""]:
+    """The prior standard deviation of a latent, or of all of them."""
+    variances = jax.vmap(lambda K: K.diagonal())(layer.Kuu()) if x is None else layer.prior.Kff_diag(x[:256])
+    return jnp.sqrt(jnp.mean(variances if latent is None else variances[latent]))
 
 
 def minibatch(data: Data, order: Int[Array, " N"], step: Array, size: int) -> Data:

@@ -16,9 +16,14 @@ from ..data import Data, as_data
 from ..kernels.composite import ActiveDims, Product, Sum
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
-from ..layers import qu
 from ..layers.sparse_gp import SparseGP
 from ..parameters import dtype_of
+from ..priors.as_input import OutputAsInput
+from ..priors.base import mix_variance
+from ..priors.derivative import Derivative
+from ..priors.image import ImageConvolution
+from ..priors.independent import Independent
+from ..priors.matrix_valued import MatrixValued
 
 NOISE_SHARE = 0.1  # of the labels' variance that is noise at the start
 FAR = 1e3  # a user's value that is off by more than this factor is taken for one in other units
@@ -35,10 +40,12 @@ class _Target(NamedTuple):
 def scales(model: Any, data: Any) -> Any:
     """The model with its scales set from data; q(u) becomes the prior of the new kernel.
 
-    Under Gaussian, Student-t and Laplace noise: the prior variance of the last layer becomes the variance of y (its
-    kernels keep their proportions), the noise a tenth of it, constant means the mean of y. Lengthscales of the first
-    layer become (√D − ½) standard deviations of the inputs. `ig.fit` does this for parameters at their
-    default value; see there.
+    Where labels are f and noise (Gaussian, Student-t, Laplace): the prior variance of the last layer becomes the
+    variance of y (its kernels keep their proportions), the noise a tenth of it, constant means the mean of y. Where f
+    is the logarithm of a scale (LogNormal, Gamma, Weibull, Exponential): the same with log y. A HeteroscedasticGaussian
+    has one of each, the second being the logarithm of the noise. So labels of any size need a constant mean where the
+    scale of y is a shift of f. Lengthscales of the first layer become (√D − ½) standard deviations of the latents'
+    inputs, which for images are patches. `ig.fit` does this for parameters at their default value; see there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -48,30 +55,40 @@ def scales(model: Any, data: Any) -> Any:
     """
     data = as_data(data, dtype_of(model))
     check_model_and_data(model, data)
-    return _replace(model, {id(t.leaf): t.value for t in _targets(model, data)})
+    return _rescaled(model, data, lambda target: True)[0]
 
 
 def automatic_scales(model: Any, data: Data, trained: Callable[[Array], bool]) -> tuple[Any, bool]:
     """The model with `scales` where `trained` parameters hold their default or are far off; whether anything changed.
 
-    A model whose q(u) is not the prior has been trained or set by hand: it stays as it is.
+    A model whose q(u) is not as it was made has been trained or set by hand: it stays as it is.
     """
-    if not all(_is_prior(layer) for layer in model.layers if isinstance(layer, SparseGP)):
+    if not all(_is_fresh(layer) for layer in model.layers if isinstance(layer, SparseGP)):
         return model, False
     default = _at_default(model)
-    chosen = {
-        id(t.leaf): t.value for t in _targets(model, data) if trained(t.leaf) and (t.far or default.get(id(t.leaf)))
-    }
-    return (_replace(model, chosen), True) if chosen else (model, False)
+    return _rescaled(model, data, lambda t: trained(t.leaf) and (t.far or default.get(id(t.leaf), False)))
 
 
-def _is_prior(layer: SparseGP) -> bool:
-    """Whether q(u) = p(u)."""
+def _rescaled(model: Any, data: Data, wanted: Callable[[_Target], bool]) -> tuple[Any, bool]:
+    """First the lengthscales, on which the variance of some priors depends, and then the rest."""
+    changed = False
+    for targets in (_inputs, _outputs):
+        chosen = {id(t.leaf): t.value for t in targets(model, data) if wanted(t)}
+        model, changed = (_replace(model, chosen), True) if chosen else (model, changed)
+    return model, changed
+
+
+def _is_fresh(layer: SparseGP) -> bool:
+    """Whether q(u) = p(u), or its covariance a multiple of that, as in inner layers of deep GPs."""
     if layer.coordinates != "w":
         return abs(float(layer.kl())) <= 1e-6 * layer.mean.size
-    root = np.asarray(qu.expand(layer.root) if qu.is_kronecker(layer.root) else layer.root)
-    eye = np.eye(root.shape[-1]) if root.shape[-2] == root.shape[-1] else 1.0
-    return not np.any(layer.mean) and bool(np.all(root == eye))
+    return not np.any(layer.mean) and all(_is_scalar(np.asarray(R)) for R in jtu.tree_leaves(layer.root))
+
+
+def _is_scalar(root: np.ndarray) -> bool:
+    """Whether a root, or a factor of a Kronecker root, is a multiple of the identity."""
+    one = np.eye(root.shape[-1]) if root.shape[-2] == root.shape[-1] else 1.0
+    return bool(np.all(root == root.flat[0] * one))
 
 
 def _replace(model: Any, values: dict[int, Any]) -> Any:
@@ -112,31 +129,28 @@ def _at_default(tree: Any) -> dict[int, bool]:
     return found
 
 
-def _targets(model: Any, data: Data) -> list[_Target]:
-    targets: list[_Target] = []
-    first, last = model.layers[0], model.layers[-1]
-    if isinstance(first, SparseGP) and data.x is not None:
-        x = np.asarray(data.x, float)
-        for kernel in _kernels(first.prior):
-            targets += _lengthscales(kernel, x)
-    if isinstance(last, SparseGP) and data.y is not None:
-        targets += _outputs(model, last, data)
-    return targets
+def _inputs(model: Any, data: Data) -> list[_Target]:
+    """Lengthscales of the first layer."""
+    first = model.layers[0]
+    if not isinstance(first, SparseGP) or data.x is None:
+        return []
+    x = _latent_inputs(first.prior, data.x)
+    return [t for kernel in first.prior.kernels for t in _lengthscales(kernel, x)]
 
 
-def _latents(prior: Any) -> tuple[Any, ...]:
-    """The scalar GPs that a prior maps, or those that it has in place of them."""
-    while not isinstance(prior, tuple):
-        inner = getattr(prior, "latents", None) or getattr(prior, "prior", None)
-        if inner is None:
-            return (prior,) if hasattr(prior, "kernel") else ()
-        prior = inner
-    return prior
-
-
-def _kernels(prior: Any) -> tuple[Any, ...]:
-    """The kernels of the latents: one that all share, or one for each."""
-    return tuple(gp.kernel for gp in _latents(prior))
+def _latent_inputs(prior: Any, x: Array) -> np.ndarray:
+    """Where the latents of a prior are looked at."""
+    if isinstance(prior, OutputAsInput):
+        return _latent_inputs(prior.prior, x[:, :-1])
+    if isinstance(prior, Derivative):
+        return _latent_inputs(prior.prior, x)
+    if isinstance(prior, ImageConvolution):
+        patches = np.asarray(prior.patches(_some(x)), float)
+        return patches.reshape(-1, patches.shape[-1])
+    if isinstance(prior, MatrixValued):
+        P = prior.num_outputs
+        return np.concatenate([np.repeat(x, P, axis=0), np.tile(np.arange(P), len(x))[:, None]], axis=1)
+    return np.asarray(x, float)
 
 
 def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
@@ -161,55 +175,112 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     return [_Target(leaf, value, bool((ratio > FAR).any() or (ratio < 1.0 / FAR).any()))]
 
 
-def _outputs(model: Any, layer: SparseGP, data: Data) -> list[_Target]:
-    likelihood = model.likelihood
-    y = np.where(np.asarray(data.mask), np.asarray(data.y, float), np.nan)
-    centre = np.nanmean(y, axis=0)
-    variance = np.nanvar(y, axis=0)
-    if isinstance(likelihood, likelihoods.Gaussian):
-        noise, power = likelihood.variance, 1.0
-    elif isinstance(likelihood, likelihoods.StudentT | likelihoods.Laplace):
-        noise, power = likelihood.scale, 0.5
-    else:
+class _Latent(NamedTuple):
+    """What labels say of the F functions behind them, NaN where nothing, and the targets of the likelihood itself."""
+
+    centre: np.ndarray
+    variance: np.ndarray
+    noise: list[_Target]
+
+
+def _outputs(model: Any, data: Data) -> list[_Target]:
+    """Variances and constant means of the last layer, and the noise."""
+    layer = model.layers[-1]
+    if not isinstance(layer, SparseGP) or data.y is None:
         return []
+    y = np.where(np.asarray(data.mask), np.asarray(data.y, float), np.nan)
+    latent = _latent(model.likelihood, y)
+    return latent.noise + _means(layer.prior, latent.centre) + _amplitudes(model, data, latent.variance)
+
+
+def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
+    if isinstance(likelihood, likelihoods.Gaussian):
+        return _noisy(y, likelihood.variance, 1.0)
+    if isinstance(likelihood, likelihoods.StudentT | likelihoods.Laplace):
+        return _noisy(y, likelihood.scale, 0.5)
+    if isinstance(likelihood, likelihoods.LogNormal):
+        return _noisy(_log(y), likelihood.scale, 0.5)
+    if isinstance(likelihood, likelihoods.Gamma):
+        return _noisy(_log(y) - np.log(likelihood.shape), None, 1.0)
+    if isinstance(likelihood, likelihoods.Weibull | likelihoods.Exponential):
+        return _noisy(_log(y), None, 1.0)
+    if isinstance(likelihood, likelihoods.HeteroscedasticGaussian):
+        centre, variance, _ = _noisy(y, None, 1.0)
+        unknown = np.full_like(centre, np.nan)
+        log_noise = 0.5 * np.log(NOISE_SHARE * variance) if likelihood.link is jnp.exp else unknown
+        return _Latent(np.concatenate([centre, log_noise]), np.concatenate([variance, unknown]), [])
+    if isinstance(likelihood, likelihoods.PerOutput):
+        each = [_latent(part, y[:, p : p + 1]) for p, part in enumerate(likelihood.likelihoods)]
+        centres, variances, noise = zip(*each, strict=True)
+        return _Latent(np.concatenate(centres), np.concatenate(variances), [t for part in noise for t in part])
+    unknown = np.full(likelihood.num_latents(y.shape[1]), np.nan)
+    return _Latent(unknown, unknown, [])
+
+
+def _log(y: np.ndarray) -> np.ndarray:
+    """log y, with 0 as a missing label."""
+    return np.log(np.where(y > 0, y, np.nan))
+
+
+def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
+    """Of labels that are functions and noise: variance^power of it is the parameter `noise`, if that is an array."""
+    known = np.asarray(np.isfinite(y).any(axis=0))
+    y = np.where(known[None], y, 0.0)
+    centre, variance = np.nanmean(y, axis=0), np.nanvar(y, axis=0)
     floor = (1e-6 * np.abs(centre)) ** 2  # labels that are all the same still have a size
     variance = np.where(variance > floor, variance, np.where(floor > 0, 1e6 * floor, 1.0))
-    targets = _amplitudes(layer, data, variance)
+    targets = []
     if eqx.is_array(noise):
         value = (NOISE_SHARE * (variance if noise.ndim else variance.mean())) ** power
         ratio = (np.asarray(noise, float) / value) ** (1.0 / power)
         targets.append(_Target(noise, value, bool((ratio > FAR**2).any() or (ratio < FAR**-4).any())))
-    latents = _latents(layer.prior)
-    own = latents if len(latents) == len(centre) and layer.prior.mixing is None else ()
-    for gp, c in [
-        (layer.prior, centre),
-        *((gp, c) for gp, c in zip(own, centre, strict=False) if gp is not layer.prior),
-    ]:
+    return _Latent(np.where(known, centre, np.nan), np.where(known, variance, np.nan), targets)
+
+
+def _means(prior: Any, centre: np.ndarray) -> list[_Target]:
+    """Constant means: of the prior, and of independent functions their own."""
+    own = prior.latents if isinstance(prior, Independent) and len(prior.latents) == len(centre) else ()
+    targets = []
+    for gp, c in [(prior, centre), *zip(own, centre, strict=False)]:
         mean = getattr(gp, "mean_function", None)
         if isinstance(mean, means.Constant):
-            targets.append(_Target(mean.value, c if mean.value.ndim else np.mean(c), False))
+            value = np.where(np.isfinite(c), c, mean.value) if mean.value.ndim else np.mean(c)
+            targets += [_Target(mean.value, value, False)] if np.isfinite(value).all() else []
     return targets
 
 
-def _amplitudes(layer: SparseGP, data: Data, variance: np.ndarray) -> list[_Target]:
-    """Factors that bring the prior variance at the data to that of the labels."""
-    prior, L = layer.prior, layer.prior.num_latents
-    if data.x is None or layer.prior.num_sites > 1:
-        return []
-    kernels = _kernels(prior)
-    own = len(kernels) == L and prior.mixing is None and prior.num_outputs == L
-    wanted = variance if own else np.full(len(kernels), variance.mean())
+def _amplitudes(model: Any, data: Data, variance: np.ndarray) -> list[_Target]:
+    """Factors that bring the prior variance of the last layer to that of the functions behind the labels."""
+    prior = model.layers[-1].prior
+    v = prior.Kff_diag(_places(model, data))
+    v = mix_variance(prior, jnp.broadcast_to(v, (prior.num_latents, *v.shape[1:])))
+    present = np.asarray(v, float).mean(axis=0)
+    own = isinstance(prior, Independent) and len(prior.latents) == len(variance)
+    wanted = variance if own else [variance.mean()] * len(prior.kernels)
+    found = present if own else [present.mean()] * len(prior.kernels)
     targets = []
-    for kernel, target in zip(kernels, wanted, strict=True):
-        try:
-            present = float(np.mean(np.asarray(kernel.diag(data.x[:1000]))))
-        except (TypeError, ValueError):  # an inner layer, or a kernel of other inputs: at its own points then
-            present = np.nan
-        if np.isfinite(present) and present > 0:
-            factor = target / present
-            far = factor > FAR**2 or factor < FAR**-2
+    for kernel, target, now in zip(prior.kernels, wanted, found, strict=True):
+        if np.isfinite(target) and np.isfinite(now) and now > 0:
+            factor = target / now
+            far = bool(factor > FAR**2 or factor < FAR**-2)
             targets += [_Target(leaf, np.asarray(leaf, float) * factor, far) for leaf in _variances(kernel)]
     return targets
+
+
+def _places(model: Any, data: Data) -> Array:
+    """Inputs of the last layer: of the data, or about where its inducing points are, or the origin."""
+    width = 0 if data.x is None else data.x.shape[1]
+    if len(model.layers) == 1 and data.x is not None:
+        return _some(data.x)
+    for layer in model.layers[:-1]:
+        width = layer.width(width)
+    Z = getattr(model.layers[-1].features, "Z", None)
+    return jnp.zeros((1, width), dtype_of(model)) if Z is None or Z.shape[1] != width else Z
+
+
+def _some(x: Array) -> Array:
+    """At most 256 rows, from all over x."""
+    return x[:: -(-len(x) // 256)]
 
 
 def _variances(kernel: Any) -> list[Array]:

@@ -38,7 +38,7 @@ class Loop(eqx.Module):
     def rest(self) -> list[int]:
         """Positions of the free arrays that the optimiser moves."""
         taken = {i for pair in self.natural for i in pair}
-        return [i for i in range(len(self.problem.scales)) if i not in taken]
+        return [i for i in range(len(self.problem.units)) if i not in taken]
 
 
 class State(eqx.Module):

@@ -1,0 +1,63 @@
+"""Importance weights over the weights themselves, and a latent variable inside a deep GP (sections 3.2 and 4.6).
+
+Left: Bayesian linear regression with independent weights in q, whose evidence is known: `ig.iw_elbo_global` rises to it
+with the number of samples of θ, `ig.elbo` stays below. Middle and right: labels that jump between two branches where a
+hidden switch is on. The inner GP finds where; a latent variable beside its output, one layer further up, chooses the
+branch. `Skip` hands x on beside f(x), so that the last layer sees [x, f(x), h].
+"""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.stats import multivariate_normal
+
+import inducing as ig
+
+jax.config.update("jax_enable_x64", True)
+quick = "INDUCING_QUICK" in os.environ
+rng = np.random.default_rng(0)
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
+
+# Importance weights over θ = (slope, bias); the data correlate the two, q does not.
+x = np.linspace(-0.5, 1.5, 8)
+y = 0.8 * x - 0.3 + 0.3 * rng.normal(size=8)
+evidence = multivariate_normal(np.zeros(8), np.outer(x, x) + 1.0 + 0.09 * np.eye(8)).logpdf(y)
+layer = ig.BayesianDense(1, 1, mean=[[0.8], [-0.3]], scale=0.15, prior_scale=1.0)
+line = ig.fit(ig.Model(layer, ig.likelihoods.Gaussian(0.09)), (x, y), freeze=lambda m: m.likelihood, progress=False)
+numbers = (1, 3, 10, 30, 100) if quick else (1, 3, 10, 30, 100, 300, 1000)
+bound = eqx.filter_jit(partial(ig.iw_elbo_global, samples=100 if quick else 1000))
+values = [float(bound(line.model, (x, y), key=jax.random.key(0), importance=S)) for S in numbers]
+print(f"evidence {evidence:.3f}, ELBO {line.bound:.3f}, weighted over θ: " + ", ".join(f"{v:.3f}" for v in values))
+left.plot(numbers, values, marker="o", label="ig.iw_elbo_global")
+left.axhline(line.bound, color="C1", label="ig.elbo")
+left.axhline(evidence, color="k", ls="--", label="evidence")
+left.set(xscale="log", xlabel="samples of θ", ylabel="log p(y)", title="Bayesian linear regression")
+left.legend(frameon=False)
+
+# A latent variable at the second layer of a deep GP.
+x = rng.uniform(-2.0, 2.0, 400)
+y = np.where(rng.random(400) < 0.5, 1.0, -1.0) * (x > 0) + 0.2 * np.sin(3 * x) + 0.05 * rng.normal(size=400)
+Z = np.linspace(-2.0, 2.0, 20)[:, None]
+inner = ig.SparseGP(ig.GP(ig.kernels.Matern52(0.5)), ig.features.InducingPoints(Z), root=0.01 * np.eye(20))
+latent = ig.LatentVariable(1, ig.layers.Amortised.mlp(jax.random.key(1), dim=1, x=1, y=1))
+above = np.concatenate([rng.choice(Z[:, 0], (60, 1)), rng.normal(size=(60, 2))], axis=1)
+last = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential(jnp.ones(3))), ig.features.InducingPoints(above))
+deep = ig.Model([ig.layers.Skip(inner), latent, last], ig.likelihoods.Gaussian(0.05))
+objective = partial(ig.elbo, importance=10)
+result = ig.fit(deep, (x, y), objective=objective, steps=20 if quick else 2500, progress=False)
+grid_x, grid_y = np.linspace(-2.0, 2.0, 120), np.linspace(-2.0, 2.0, 120)
+prediction = result.model.predict(grid_x, samples=50 if quick else 400)
+density = np.exp([np.asarray(prediction.log_prob(np.full(120, v))) for v in grid_y])
+print(f"inner latent variable: bound {result.bound:.1f}")
+middle.plot(x, y, "k.", ms=2)
+middle.set(title="data", xlabel="x", xlim=(-2, 2), ylim=(-2, 2))
+right.pcolormesh(grid_x, grid_y, density, cmap="magma", vmax=np.quantile(density, 0.995), shading="gouraud")
+right.set(title="deep GP, latent variable at layer 2", xlabel="x")
+Path("out").mkdir(exist_ok=True)
+figure.savefig("out/more_bounds.png", dpi=120)

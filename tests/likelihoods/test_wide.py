@@ -1,0 +1,117 @@
+"""Wide q(f), as before training or far from data: quadrature against NumPy's log densities on a fine grid."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln, log_ndtr
+
+import inducing.likelihoods as L
+
+MEAN, SD = 0.7, 100.0
+Z = np.linspace(-8.5, 8.5, 100_001)
+WEIGHTS = np.exp(-0.5 * Z**2) / np.exp(-0.5 * Z**2).sum()
+F = MEAN + SD * Z
+
+
+def log_sigmoid(f):
+    return -np.logaddexp(0, -f)
+
+
+def log_softplus(f):
+    return np.where(f < -30, f, np.log(np.logaddexp(0, np.maximum(f, -30))))
+
+
+def binomial(n, log_link):
+    return lambda y: gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1) + y * log_link(F) + (n - y) * log_link(-F)
+
+
+def negative_binomial(r):
+    log_odds = F - np.log(r)
+    return lambda y: (
+        gammaln(y + r) - gammaln(r) - gammaln(y + 1) + r * log_sigmoid(-log_odds) + y * log_sigmoid(log_odds)
+    )
+
+
+def inflated(gate, log_prob):
+    return lambda y: np.logaddexp(np.log(gate) if y == 0 else -np.inf, np.log1p(-gate) + log_prob(y))
+
+
+def beta(c, log_link):
+    def log_prob(y):
+        log_a, log_b = np.log(c) + log_link(F), np.log(c) + log_link(-F)
+        a, b = np.exp(log_a), np.exp(log_b)
+        normaliser = gammaln(c) - (gammaln(a + 1) - log_a) - (gammaln(b + 1) - log_b)
+        return normaliser + (a - 1) * np.log(y) + (b - 1) * np.log1p(-y)
+
+    return log_prob
+
+
+def ordinal(y):
+    edges = np.array([-np.inf, -0.6, 0.5, np.inf])
+    low, high = (edges[y] - F) / 0.7, (edges[y + 1] - F) / 0.7
+    low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)  # both in the lower tail
+    return log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high)))
+
+
+CASES = {
+    "binomial_probit": (L.Binomial(7), binomial(7, log_ndtr), [0, 3, 7]),
+    "binomial_logit": (L.Binomial(7, "logit"), binomial(7, log_sigmoid), [0, 3, 7]),
+    "negative_binomial": (L.NegativeBinomial(2.5), negative_binomial(2.5), [0, 2, 9]),
+    "zero_inflated_poisson": (
+        L.ZeroInflatedPoisson(0.3), inflated(0.3, lambda y: -np.exp(np.minimum(F, 700.0))), [0]
+    ),  # E e^f overflows for other labels
+    "zero_inflated_negative_binomial": (
+        L.ZeroInflatedNegativeBinomial(2.5, 0.3), inflated(0.3, negative_binomial(2.5)), [0, 2, 9]
+    ),
+    "ordinal": (L.Ordinal([-0.6, 0.5], 0.7), ordinal, [0, 1, 2]),
+    "student_t": (L.StudentT(4.0, 0.5), lambda y: stats.t(4.0, F, 0.5).logpdf(y), [-1.0, 0.3, 2.0]),
+    "beta_probit": (L.Beta(5.5), beta(5.5, log_ndtr), [0.1, 0.45, 0.9]),
+    "beta_logit": (L.Beta(5.5, "logit"), beta(5.5, log_sigmoid), [0.1, 0.45, 0.9]),
+    "poisson_softplus": (
+        L.Poisson("softplus"), lambda y: y * log_softplus(F) - np.logaddexp(0, F) - gammaln(y + 1), [0, 2, 9]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_expected_log_prob(name):
+    """The value, and its derivatives E[log p · z]/sd and E[log p · (z² − 1)]/2sd² in mean and variance."""
+    lik, log_prob, y = CASES[name]
+    terms = np.stack([log_prob(v) for v in y])
+
+    @eqx.filter_jit
+    def got(lik, mean, variance, y):
+        value = lik.expected_log_prob(mean, variance, y)
+        return value, *jax.grad(lambda m, v: lik.expected_log_prob(m, v, y).sum(), (0, 1))(mean, variance)
+
+    column = jnp.asarray(y, float)[:, None]
+    value, slope, bend = got(lik, jnp.full_like(column, MEAN), jnp.full_like(column, SD**2), column)
+    np.testing.assert_allclose(value[:, 0], terms @ WEIGHTS, rtol=3e-7)
+    np.testing.assert_allclose(slope[:, 0], terms @ (WEIGHTS * Z) / SD, rtol=1e-3)
+    np.testing.assert_allclose(bend[:, 0], terms @ (WEIGHTS * (Z**2 - 1)) / (2 * SD**2), rtol=1e-3)
+
+
+@pytest.mark.parametrize(("num", "rtol"), [(2, 1e-6), (3, 5e-3), (5, 5e-3)])
+def test_softmax(num, rtol):
+    """E log softmax_y = m_y − E log Σ e^f, on a grid of the margin for two classes, by samples for more."""
+    mean, y = np.array([0.7, -20.0, 40.0, 10.0, 0.0])[:num], 1
+    lik, label = L.Softmax(num), jnp.full((1, 1), float(y))
+
+    @eqx.filter_jit
+    def got(mean, variance):
+        return jax.value_and_grad(lambda m, v: lik.expected_log_prob(m, v, label).sum(), (0, 1))(mean, variance)
+
+    value, gradients = got(jnp.asarray(mean)[None], jnp.full((1, num), SD**2))
+    assert all(np.isfinite(g).all() for g in gradients)
+    if num == 2:
+        truth = WEIGHTS @ log_sigmoid(mean[1] - mean[0] + np.sqrt(2) * SD * Z)
+    else:
+        z = np.random.default_rng(0).normal(size=(200_000, num))
+        f = mean + SD * np.concatenate([z, -z])
+        logs = f[:, y] - np.logaddexp.reduce(f, axis=1)
+        truth = logs.mean()
+        rtol += 5 * logs.std() / np.sqrt(len(logs)) / abs(truth)
+    np.testing.assert_allclose(value, truth, rtol=rtol)

@@ -1,0 +1,131 @@
+"""Labels and indices that do not suit a model are refused by every function that takes data."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+from inducing.objectives import _check_counts
+
+L = ig.likelihoods
+X = np.linspace(-1.0, 1.0, 4)[:, None]
+Y = np.array([[0.3], [0.1], [-0.4], [0.8]])
+OBJECTIVES = {
+    "elbo": ig.elbo,
+    "collapsed_elbo": ig.collapsed_elbo,
+    "collapse": ig.collapse,
+    "log_evidence": ig.log_evidence,
+    "natural_gradient_step": ig.natural_gradient_step,
+    "fit": lambda model, data: ig.fit(model, data, steps=1, progress=False),
+}
+general = pytest.mark.parametrize("name", ["elbo", "natural_gradient_step", "fit"])
+every = pytest.mark.parametrize("name", OBJECTIVES)
+
+
+def model_of(likelihood):
+    return ig.Model(ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(X[:2])), likelihood)
+
+
+@general
+@pytest.mark.parametrize("bad", [-1.0, 2.0])
+def test_labels_outside_the_support(name, bad):
+    with pytest.raises(ValueError, match=f"labels of Bernoulli must be 0 or 1, got {bad}"):
+        OBJECTIVES[name](model_of(L.Bernoulli()), (X, np.array([0.0, 1.0, np.nan, bad])))
+
+
+@every
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [([0, 1, 2, 4], "PerDatum values for 4 data, but data.index reaches 4"), ([0, 1, -1, 2], "data.index holds -1")],
+)
+def test_an_index_that_addresses_nothing(name, index, message):
+    known = L.Gaussian(L.PerDatum([0.1, 0.2, 0.3, 0.4], new=0.1))
+    with pytest.raises(ValueError, match=message):
+        OBJECTIVES[name](model_of(known), ig.Data(X, Y, index=index))
+
+
+def test_an_index_of_an_encoder():
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((4, 1))))
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.eye(2)))
+    model = ig.Model([latent, gp], L.Gaussian(0.1))
+    for index, message in (([0, 1, 2, 4], "data.index reaches 4"), ([0, -1, 2, 3], "data.index holds -1")):
+        with pytest.raises(ValueError, match=message):
+            ig.elbo(model, ig.Data(X, Y, index=index), key=jax.random.key(0))
+
+
+@every
+def test_known_noise_of_nothing(name):
+    known = model_of(L.Gaussian(L.PerDatum([0.1, 0.0, 0.3, 0.4], new=0.0)))
+    with pytest.raises(ValueError, match=r"Gaussian.variance is 0 for the datum of index 1"):
+        OBJECTIVES[name](known, (X, Y))
+
+
+def test_known_noise_of_nothing_is_allowed_without_a_label():
+    known = model_of(L.Gaussian(L.PerDatum([0.1, 0.0, 0.3, 0.4], new=0.0)))
+    y = np.where(np.arange(4)[:, None] == 1, np.nan, Y)
+    whole = model_of(L.Gaussian(L.PerDatum([0.1, 7.0, 0.3, 0.4], new=0.0)))
+    data = ig.Data(X, y)
+    values = jax.jit(lambda m: [f(m, data) for f in (ig.elbo, ig.collapsed_elbo, ig.log_evidence)])
+    np.testing.assert_allclose(values(known), values(whole), rtol=1e-12)
+
+
+@general
+def test_trials_of_each_datum(name):
+    y = np.array([2.0, 5.0, 9.0, np.nan])
+    likelihood = L.Binomial(L.PerDatum([2, 5, 9, 1], new=4))
+    likelihood.check(y[:, None], index=np.arange(4))
+    with pytest.raises(ValueError, match=r"the number of trials, 1 to 9, got 2.0 \(2 of 3 labels"):
+        OBJECTIVES[name](model_of(likelihood), ig.Data(X, y, index=[3, 0, 2, 1]))
+
+
+def test_trials_of_each_output():
+    y = np.array([[2.0, 5.0], [1.0, 0.0]])
+    L.Binomial([2, 5]).check(y)
+    with pytest.raises(ValueError, match=r"2 to 5, got 5.0 \(1 of 4"):
+        L.Binomial([2, 5]).check(y[:, ::-1])
+    both = L.Binomial(L.PerDatum([[2, 5], [1, 0], [9, 9]], new=4))
+    both.check(y, index=jnp.array([0, 1]))
+    with pytest.raises(ValueError, match=r"got 2.0 \(2 of 4"):
+        both.check(y, index=np.array([1, 0]))
+    apart = L.PerOutput([L.Binomial(L.PerDatum([2, 1], new=4)), L.Binomial(L.PerDatum([5, 0], new=4))])
+    apart.check(y, index=np.array([0, 1]))
+    with pytest.raises(ValueError, match=r"PerOutput, output 0, must .* got 2.0"):
+        apart.check(y, index=np.array([1, 0]))
+
+
+def test_traced_data_are_not_looked_at():
+    """Values that only the compiled program knows cannot be refused; concrete ones can, under jit too."""
+    model, bad = model_of(L.Bernoulli()), jnp.asarray([0.0, 1.0, 2.0, 0.0])
+    compiled = eqx.filter_jit(lambda m, y: ig.elbo(m, (X, y)))
+    assert np.isfinite(compiled(model, bad))
+    data = ig.Data(X, bad)
+    with pytest.raises(ValueError, match=r"must be 0 or 1, got 2\.0"):
+        eqx.filter_jit(lambda m: ig.elbo(m, data))(model)
+    known = model_of(L.Gaussian(L.PerDatum([0.1, 0.2, 0.3, 0.4], new=0.1)))
+    rows = jax.jit(lambda i: ig.elbo(known, data.rows(i)))(jnp.array([3, 0]))
+    np.testing.assert_allclose(rows, ig.elbo(known, data.rows(jnp.array([3, 0]))), rtol=1e-12)
+
+
+def test_rows_without_labels_do_not_weigh_in_global_importance_weighting():
+    """The latent variable of a row without labels has no say: the bound is the same whatever its q(h), for each key."""
+    data = ig.Data(X, np.where(np.arange(4)[:, None] == 3, np.nan, Y))
+
+    @jax.jit
+    def bound(mean):
+        latent = ig.LatentVariable(1, ig.layers.PerDatum(mean, scale=0.6))
+        model = ig.Model([latent, ig.BayesianDense(2, 1, scale=0.3)], L.Gaussian(0.2))
+        return ig.iw_elbo_global(model, data, key=jax.random.key(0), importance=4)
+
+    mean = 0.1 * jnp.ones((4, 1))
+    assert bound(mean) == bound(mean.at[3].set(5.0))
+    assert bound(mean) != bound(mean.at[2].set(5.0))
+
+
+def test_counts_may_be_integers_of_any_kind():
+    for value in (3, np.int64(3), np.int32(3)):
+        _check_counts(samples=value)
+    for bad in (0, np.int64(0), 2.0, np.float64(2.0), "2"):
+        with pytest.raises(ValueError, match="samples must be an integer of at least 1, got"):
+            _check_counts(samples=bad)

@@ -1,0 +1,101 @@
+"""Deep GPs with the recommended starting values: what these are, and that they make the models they should."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 3)) @ np.array([[2.0, 0.3, 0.1], [0.0, 1.0, 0.2], [0.0, 0.0, 0.3]]) + 0.5
+Y = np.sin(X[:, :1])
+NOISE = ig.likelihoods.Gaussian(0.1)
+
+elbo = eqx.filter_jit(ig.elbo)
+
+
+def kernel(D):
+    return ig.kernels.Matern52(0.9 * jnp.ones(D), 0.7)
+
+
+def test_one_layer_is_the_svgp_built_by_hand():
+    model = ig.deep_gp(X, NOISE, num_layers=1, num_inducing=5, kernel=kernel)
+    gp = ig.SparseGP(ig.GP(kernel(3)), ig.features.InducingPoints(ig.initialise.kmeans(X, 5)))
+    np.testing.assert_array_equal(elbo(model, (X, Y)), elbo(ig.Model(gp, NOISE), (X, Y)))
+    np.testing.assert_allclose(gp.kl(), 0.0, atol=1e-12)  # it starts at its prior
+
+
+def test_widths_that_agree_have_identity_means():
+    model = ig.deep_gp(X, NOISE, num_layers=3, num_inducing=5)
+    Z = np.asarray(ig.initialise.kmeans(X, 5))
+    for layer in model.layers:
+        np.testing.assert_allclose(layer.features.Z, Z)  # carried upwards through the identity
+    for layer in model.layers[:2]:
+        assert isinstance(layer.prior.mean_function, ig.means.Identity)
+    assert isinstance(model.layers[2].prior.mean_function, ig.means.Zero)
+
+
+def test_inner_layers_start_almost_deterministic():
+    """At its inducing points an inner layer is its mean function, up to 1e-3 of the prior's standard deviation."""
+    inner = ig.deep_gp(X, NOISE, num_inducing=5).layers[0]
+    Z = inner.features.Z
+    mean, variance = inner.marginals(Z)
+    prior = inner.prior.latents[0].kernel.diag(Z)[:, None]
+    np.testing.assert_allclose(mean, Z, atol=1e-12)
+    np.testing.assert_allclose(variance, 1e-6 * np.broadcast_to(prior, (5, 3)), rtol=0.05)
+    np.testing.assert_allclose(np.sqrt(prior), 0.1 * X.std(axis=0).mean(), rtol=1e-10)
+
+
+def test_a_new_deep_gp_is_almost_the_shallow_one():
+    """With all data as inducing points the inner layer passes them on; what is left is its own KL."""
+    deep, shallow = (ig.deep_gp(X, NOISE, num_layers=n, num_inducing=12) for n in (2, 1))
+    value = elbo(deep, (X, Y), key=KEY) + deep.layers[0].kl()
+    np.testing.assert_allclose(value, elbo(shallow, (X, Y)), rtol=1e-4)
+
+
+def test_narrow_layers_project_on_principal_components():
+    model = ig.deep_gp(X, NOISE, num_layers=3, width=2, num_inducing=5)
+    matrix = np.asarray(model.layers[0].prior.mean_function.weights)
+    vectors = np.linalg.eigh(np.cov(X.T))[1][:, :0:-1]
+    np.testing.assert_allclose(np.abs(vectors.T @ matrix), np.eye(2), atol=1e-10)
+    Z = np.asarray(ig.initialise.kmeans(X, 5))
+    np.testing.assert_allclose(model.layers[0].features.Z, Z)
+    for layer in model.layers[1:]:
+        np.testing.assert_allclose(layer.features.Z, Z @ matrix)
+    assert isinstance(model.layers[1].prior.mean_function, ig.means.Identity)
+    assert model.width(3) == 1
+
+
+def test_wide_layers_pad_with_zeros():
+    model = ig.deep_gp(X, NOISE, width=5, num_inducing=5)
+    mean = model.layers[0].prior.mean_function(jnp.asarray(X))
+    np.testing.assert_allclose(mean, np.concatenate([X, np.zeros((12, 2))], axis=1))
+    np.testing.assert_allclose(model.layers[1].features.Z[:, 3:], 0.0)
+
+
+def test_outputs_and_a_latent_variable():
+    latent = ig.LatentVariable(2, ig.layers.PerDatum(np.zeros((12, 2))))
+    model = ig.deep_gp(X, ig.likelihoods.HeteroscedasticGaussian(), num_outputs=2, num_inducing=5, latent=latent)
+    assert [type(layer).__name__ for layer in model.layers] == ["LatentVariable", "SparseGP", "SparseGP"]
+    assert model.layers[1].features.Z.shape == (5, 5)  # inputs and latent variable
+    assert model.width(3) == 2
+    assert np.isfinite(elbo(model, (X, Y), key=KEY, importance=2))
+
+
+REFUSED = {
+    "layers": ({"num_layers": 0}, ValueError, "num_layers must be an integer of at least 1, got 0"),
+    "inducing": ({"num_inducing": -1}, ValueError, "num_inducing must be an integer of at least 1, got -1"),
+    "outputs": ({"num_outputs": 0}, ValueError, "num_outputs must be an integer of at least 1, got 0"),
+    "width": ({"width": 0}, ValueError, "width must be an integer of at least 1, got 0"),
+    "kernel": ({"kernel": kernel(3)}, TypeError, "kernel must be a function that makes one from its number of inputs"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    arguments, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        ig.deep_gp(X, NOISE, **arguments)
