@@ -163,7 +163,9 @@ def test_collapsed_bound_is_the_bound_at_its_optimum(missing, noise):
     assert bound < evidence
 
 
-@pytest.mark.parametrize("prior", ["one", "shared", "own", "coupled"])
+@pytest.mark.parametrize(
+    "prior", ["one", *(pytest.param(p, marks=pytest.mark.slow) for p in ("shared", "own")), "coupled"]
+)
 def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
     """Two orders of summing and whitening, one bound and one gradient."""
     kernels = [K.Matern52(0.7, 1.3), K.Matern32(0.9, 0.8)]

@@ -39,12 +39,12 @@ def test_numbers_are_regressed_with_honest_intervals(tmp_path):
 
 @pytest.mark.parametrize("names", [("0", "1"), ("ash", "oak", "yew")])
 def test_classes_have_probabilities(tmp_path, capsys, names):
-    x = RNG.uniform(0.0, len(names), 60)
+    x = RNG.uniform(0.0, len(names), 40)
     rows = [[v, names[int(v)]] for v in x]
     train = write(tmp_path / "train.csv", ["x", "tree"], rows)
     new = write(tmp_path / "new.csv", ["x"], [[i + 0.5] for i in range(len(names))])
     out = tmp_path / "out.csv"
-    main(["table", train, "--target", "tree", "--new", new, "--out", str(out), "--inducing", "10", "--silent"])
+    main(["table", train, "--target", "tree", "--new", new, "--out", str(out), "--inducing", "6", "--silent"])
     p = np.array([[float(row[f"tree = {name}"]) for name in names] for row in read(out)])
     np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-6)
     assert (p.argmax(1) == np.arange(len(names))).all()

@@ -49,7 +49,7 @@ def test_coordinates_bounds_and_natural_gradients(name):
 
 
 @pytest.mark.parametrize("coordinates", ["u", "v"])
-@pytest.mark.parametrize("name", ["fourier 5/2", "laplacian", "product"])
+@pytest.mark.parametrize("name", ["fourier 5/2", "laplacian", pytest.param("product", marks=pytest.mark.slow)])
 def test_natural_gradients_in_other_coordinates(name, coordinates):
     model, data = model_of(name, coordinates, ig.means.Constant(0.4))
 

@@ -123,6 +123,7 @@ def test_training_is_the_same_in_any_units(coordinates):
         assert np.allclose(bounds, bounds[0], atol=atol), (method, bounds)
 
 
+@pytest.mark.slow
 def test_every_likelihood_of_continuous_labels_trains_the_same_in_any_units():
     L = ig.likelihoods
     each = [L.LogNormal(), L.Gamma(), L.Weibull(), L.Exponential(), L.HeteroscedasticGaussian()]

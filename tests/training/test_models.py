@@ -165,6 +165,7 @@ def test_every_prior_trains(name, method):
         assert not eqx.tree_equal(before, after)
 
 
+@pytest.mark.slow
 def test_an_own_likelihood_and_an_own_kernel_train_and_predict_as_the_built_in_ones():
     class Noise(ig.likelihoods.AbstractQuadratureLikelihood):
         variance: Array = ig.parameters.positive(0.3)
