@@ -4,6 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from inducing.covariance import BlockDiagonal, Dense, Diagonal, DiagonalPlusLowRank, Kronecker, batched
 
@@ -35,19 +38,15 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
-def test_verbs_are_those_of_the_dense_matrix(make):
-    @jax.jit
-    def everything(t):
-        cov = make(t)
-        M = cov.diagonal().shape[0]
-        B = jnp.asarray(np.random.default_rng(10).normal(size=(M, 3)))
-        verbs = "matmul", "solve", "root_matmul_transpose", "root_solve", "root_solve_transpose"
-        out = {verb: getattr(cov, verb)(B) for verb in verbs}
-        out |= {"B": B, "K": cov.dense(), "R": cov.root_matmul(jnp.eye(M)), "logdet": cov.logdet()}
-        return out | {"diagonal": cov.diagonal(), "relative_jitter": cov.relative_jitter}
+def _verbs(cov, B):
+    verbs = "matmul", "solve", "root_matmul_transpose", "root_solve", "root_solve_transpose"
+    out = {verb: getattr(cov, verb)(B) for verb in verbs}
+    out |= {"B": B, "K": cov.dense(), "R": cov.root_matmul(jnp.eye(len(B))), "logdet": cov.logdet()}
+    return out | {"diagonal": cov.diagonal(), "relative_jitter": cov.relative_jitter}
 
-    got = jax.tree.map(np.asarray, everything(jnp.asarray(1.3)))
+
+def _compare(got):
+    got = jax.tree.map(np.asarray, got)
     B, K, R = got["B"], got["K"], got["R"]
     np.testing.assert_allclose(R @ R.T, K, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(got["matmul"], K @ B, rtol=1e-12, atol=1e-12)
@@ -55,9 +54,36 @@ def test_verbs_are_those_of_the_dense_matrix(make):
     np.testing.assert_allclose(got["root_matmul_transpose"], R.T @ B, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(got["root_solve"], np.linalg.solve(R, B), rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(got["root_solve_transpose"], np.linalg.solve(R.T, B), rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(got["logdet"], np.linalg.slogdet(K)[1], rtol=1e-12)
-    np.testing.assert_allclose(got["diagonal"], np.diag(K), rtol=1e-13)
+    np.testing.assert_allclose(got["logdet"], np.linalg.slogdet(K)[1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(got["diagonal"], np.diag(K), rtol=1e-13, atol=1e-13)
     assert got["relative_jitter"] == 0.0
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
+def test_verbs_are_those_of_the_dense_matrix(make):
+    @jax.jit
+    def everything(t):
+        cov = make(t)
+        return _verbs(cov, jnp.asarray(np.random.default_rng(10).normal(size=(cov.diagonal().shape[0], 3))))
+
+    _compare(everything(jnp.asarray(1.3)))
+
+
+@jax.jit
+def _of_entries(z, B):
+    """All verbs of a low-rank, a Kronecker and a block-diagonal matrix that are made of the numbers z [19]."""
+    columns = 3.0 * jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]])  # independent, whatever is added
+    low = DiagonalPlusLowRank(0.5 + z[:4] ** 2, columns + jnp.tanh(z[4:12].reshape(4, 2)))
+    A = z[12:16].reshape(2, 2)
+    dense, diagonal = Dense(A @ A.T + jnp.eye(2)), Diagonal(0.5 + z[16:19] ** 2)
+    kronecker, blocks = Kronecker((dense, diagonal)), BlockDiagonal((low, dense))
+    return _verbs(low, B[:4]), _verbs(kronecker, B), _verbs(blocks, B)
+
+
+@given(arrays(float, 19, elements=st.floats(-3, 3)), arrays(float, (6, 2), elements=st.floats(-10, 10)))
+def test_verbs_for_any_entries(z, B):
+    for got in _of_entries(z, B):
+        _compare(got)
 
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())

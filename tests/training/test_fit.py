@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
+import polars as pl
 import pytest
 
 import inducing as ig
@@ -349,3 +351,27 @@ def test_zero_steps_and_warm_start():
     again = quiet(first.model, (X, y), method="natgrad", steps=1)
     assert np.isclose(again.history.bound[0], first.bound)
     assert eqx.tree_equal(jax.tree.structure(first.model), jax.tree.structure(model))
+
+
+def test_frames_go_in_everywhere():
+    """pandas and polars frames are the arrays that they hold: in bounds, fits, predictions and conditioning."""
+    plain, frames = (X, y), (pd.DataFrame({"x": X[:, 0]}), pl.Series("y", y))
+    model = regression()
+    assert float(ig.elbo(model, frames)) == float(ig.elbo(model, plain))
+    fits = [quiet(model, data, steps=3) for data in (plain, frames)]
+    assert same(fits[0].model, fits[1].model)
+    new = pl.DataFrame({"x": [0.5, 1.5]})
+    pred = fits[1].model.predict(new)
+    np.testing.assert_array_equal(pred.mean, fits[0].model.predict([0.5, 1.5]).mean)
+    np.testing.assert_array_equal(pred.log_prob(pd.Series([0.1, 0.2])), pred.log_prob([0.1, 0.2]))
+    exact = [model.layers[0].prior.condition(*data, noise_variance=0.1).mean([0.5]) for data in (plain, frames)]
+    np.testing.assert_array_equal(*exact)
+
+
+def test_patience_without_held_out_data_and_values_that_tree_at_left():
+    result = quiet(regression(), (X, y), method="adam", steps=20_000, patience=300)
+    assert len(result.history.bound) < 20_000 and "no improvement for 300 steps" in result.message
+    assert result.bound > ig.elbo(regression(), (X, y)) + 100
+    broken = eqx.tree_at(lambda m: m.likelihood.variance, regression(), jnp.asarray(-1.0))
+    with pytest.raises(ValueError, match="variance must be positive, got -1"):
+        quiet(broken, (X, y))
