@@ -1,5 +1,6 @@
 """Whether a model and data fit together: one place, so that every function refuses a mismatch in the same words."""
 
+import numbers
 from typing import Any
 
 import jax
@@ -89,3 +90,16 @@ def _check_noise(model: Any, index: np.ndarray, mask: np.ndarray) -> None:
                     f"Gaussian.variance is 0 for the datum of index {index[bad[0]]}, which has a label; pass noise "
                     "variances greater than 0."
                 )
+
+
+def check_counts(**counts: Any) -> None:
+    """Raise a ValueError unless each argument, given by its name, is a whole number from 1.
+
+    >>> check_counts(samples=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: samples must be an integer of at least 1, got 0.
+    """
+    for name, value in counts.items():
+        if not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

@@ -1,6 +1,5 @@
 """The bound that trains every model, and its relatives."""
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import check_data
+from .checks import check_counts, check_data
 from .data import Data, as_data
 from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
@@ -71,7 +70,7 @@ def elbo(
     ()
     """
     data = _checked(model, data)
-    _check_counts(samples=samples, importance=importance)
+    check_counts(samples=samples, importance=importance)
     scale = 1.0 if num_data is None else num_data / len(data)
     doubly = doubly_reparameterised and importance > 1
     if doubly:
@@ -120,7 +119,7 @@ def iw_elbo_global(
     ()
     """
     data = _checked(model, data)
-    _check_counts(samples=samples, importance=importance)
+    check_counts(samples=samples, importance=importance)
     if num_data not in (None, len(data)):
         raise ValueError(
             f"iw_elbo_global needs all data at once: the log of its mean over θ is no sum over data, so a minibatch of "
@@ -263,9 +262,3 @@ def _checked(model: Model, data: Any) -> Data:
     data = as_data(data, dtype_of(model))
     check_data(model, data)
     return data
-
-
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

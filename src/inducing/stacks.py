@@ -1,12 +1,12 @@
 """Deep models with starting values that train well (section 4.4)."""
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from .checks import check_counts
 from .data import as_inputs
 from .features.points import InducingPoints
 from .kernels.base import AbstractKernel
@@ -55,9 +55,9 @@ def deep_gp(
     """
     inputs = as_inputs(X)
     x, dtype = np.asarray(inputs, float), inputs.dtype
-    _check(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
+    check_counts(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
     if width is not None:
-        _check(width=width)
+        check_counts(width=width)
     if isinstance(kernel, AbstractKernel):
         raise TypeError(
             f"kernel must be a function that makes one from its number of inputs, as lambda D: {type(kernel).__name__}"
@@ -83,12 +83,6 @@ def deep_gp(
     prior = GP(k) if num_outputs == 1 else Independent(k, num=num_outputs)
     layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype))))
     return Model(layers, likelihood)
-
-
-def _check(**counts: Any) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def _default_kernel(x: np.ndarray, scale: float, dtype: Any) -> AbstractKernel:
