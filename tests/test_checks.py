@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.objectives import _check_counts
+from inducing.checks import check_counts
 
 L = ig.likelihoods
 X = np.linspace(-1.0, 1.0, 4)[:, None]
@@ -125,7 +125,7 @@ def test_rows_without_labels_do_not_weigh_in_global_importance_weighting():
 
 def test_counts_may_be_integers_of_any_kind():
     for value in (3, np.int64(3), np.int32(3)):
-        _check_counts(samples=value)
+        check_counts(samples=value)
     for bad in (0, np.int64(0), 2.0, np.float64(2.0), "2"):
         with pytest.raises(ValueError, match="samples must be an integer of at least 1, got"):
-            _check_counts(samples=bad)
+            check_counts(samples=bad)
