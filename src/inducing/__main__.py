@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     effort = demo.add_mutually_exclusive_group()
     effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="90 seconds on two cores")
     effort.add_argument(
-        "--full", action="store_const", const="full", dest="kind", help="up to four hours, the paper's quality"
+        "--full", action="store_const", const="full", dest="kind", help="up to an hour, the paper's quality"
     )
     demo.set_defaults(kind="default")
     table = commands.add_parser("table", help="fit a column of a CSV file by its other columns, and predict new rows")

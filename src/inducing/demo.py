@@ -5,7 +5,7 @@ does better, and a latent variable, which says which stroke a pixel belongs to, 
 
     python -m inducing demo            five minutes on two cores
     python -m inducing demo --quick    90 seconds
-    python -m inducing demo --full     up to four hours: the paper's quality
+    python -m inducing demo --full     up to an hour: the paper's quality
 """
 
 import time
@@ -47,7 +47,7 @@ class Budget(NamedTuple):
 
 
 def budget(kind: str) -> Budget:
-    """The budgets of `quick` (90 seconds on two cores, in all), `default` (five minutes) and `full` (up to four hours).
+    """The budgets of `quick` (90 seconds on two cores, in all), `default` (five minutes) and `full` (up to an hour).
 
     >>> budget("quick").features
     50
@@ -55,7 +55,7 @@ def budget(kind: str) -> Budget:
     steps, seconds, *sizes = {
         "quick": ((200, 250, 900, 800), 60.0, 50, 5, 256, 120),
         "default": ((1000, 1500, 8000, 4000), 240.0, 80, 5, 512, 240),
-        "full": ((5000, 20000, 60000, 60000), 4 * 3600.0, 100, 20, 1000, 240),
+        "full": ((2000, 4000, 20000, 20000), 3600.0, 100, 10, 512, 240),
     }[kind]
     limits = {name: share * seconds for name, share in SHARES.items()}
     return Budget(dict(zip(SHARES, steps, strict=True)), limits, *sizes)

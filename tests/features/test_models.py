@@ -68,7 +68,12 @@ DRAWS |= dict.fromkeys(["fourier 5/2", "free fourier", "plain fourier", "integra
 DRAWS |= dict.fromkeys(["derivative", "union", "union of fourier"], MANY)
 
 
-@pytest.mark.parametrize("name", list(DRAWS))
+VARIANTS_OF_DRAWS = ("product with points", "sphere relu", "plain fourier", "free fourier", "regions")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in VARIANTS_OF_DRAWS else []) for n in DRAWS]
+)
 def test_draws_agree_with_q(name):
     """Mean and covariance of pathwise draws are those of q(f), within Monte Carlo error."""
     num, waves = DRAWS[name]

@@ -70,7 +70,7 @@ def test_heteroscedastic_outputs_stand_side_by_side():
     assert np.all(np.isfinite(jax.grad(lambda c: lik.expected_log_prob(mean, c, y).sum())(0 * cov)))
 
 
-@pytest.mark.parametrize("num", [2, 3, 5])
+@pytest.mark.parametrize("num", [2, pytest.param(3, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("correlated", [True, False])
 @pytest.mark.parametrize("kind", [L.Softmax, L.RobustMax])
 def test_classes_against_monte_carlo(kind, num, correlated):

@@ -11,7 +11,7 @@ import pytest
 import inducing as ig
 
 from . import brute
-from .cases import BUILDERS, INTERDOMAIN
+from .cases import BUILDERS, INTERDOMAIN, patch_means, separate
 
 CASES = [build.__name__ for build in (*BUILDERS, *INTERDOMAIN)]
 build_case = cache(lambda name: {b.__name__: b for b in (*BUILDERS, *INTERDOMAIN)}[name]())
@@ -133,7 +133,13 @@ def test_output_as_input(name):
     close(variance[:, 0], np.diagonal(cov[0])[flat])
 
 
-@pytest.mark.parametrize("name", [build.__name__ for build in BUILDERS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(build.__name__, marks=[pytest.mark.slow] if build in (separate, patch_means) else [])
+        for build in BUILDERS
+    ],
+)
 def test_draws_have_the_joint_covariance(name):
     """(f(X), u) of many draws, against the joint Gaussian within Monte Carlo error."""
     case = build_case(name)

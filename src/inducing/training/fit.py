@@ -297,10 +297,10 @@ def _adam(learning_rate: float) -> optax.GradientTransformation:
     """Adam on all arrays as one: the same steps, in a fifth less time to compile."""
     adam = optax.adam(learning_rate)
 
-    def update(updates, state, params=None):
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         flat, unravel = ravel_pytree(updates)
-        flat, state = adam.update(flat, state)
-        return unravel(flat), state
+        change, state = adam.update(flat, state)
+        return unravel(change), state  # ty: ignore[invalid-argument-type]
 
     return optax.GradientTransformation(lambda params: adam.init(ravel_pytree(params)[0]), update)
 

@@ -124,7 +124,7 @@ def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]
     if loop.batch_size is not None:
         for i in loop.per_datum:
             free[i] = state.free[i].at[data.index].set(free[i][data.index])
-    ok = _finite([value, free, optimiser])
+    ok = jax.lax.optimization_barrier(_finite([value, free, optimiser]))  # once, not for each array
     free, optimiser = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old), (free, optimiser), (state.free, state.optimiser)
     )
