@@ -12,6 +12,7 @@ and the optimal q(w) = N(Λ⁻¹c, Λ⁻¹) gives the bound
 Where outputs mix latents, Λ couples them: it is [L·M, L·M], else one [M, M] for each latent.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,6 +48,9 @@ class _Statistics(NamedTuple):
     trace: Array
 
 
+_Order = Callable[[Model, SparseGP, Data, AbstractCovariance], _Statistics]  # of summing and whitening
+
+
 def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """Titsias' bound: the `elbo` of a one-layer model with a Gaussian likelihood at its optimal q(u).
 
@@ -58,11 +62,25 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     >>> bool(ig.collapsed_elbo(model, data) >= ig.elbo(model, data))
     True
     """
-    layer, data = _checked(model, data)
-    stats, Lambda, c = _optimum(model, layer, data)
-    quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
-    explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
-    return 0.5 * (stats.constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
+    return _bound(model, data, _whitened_either)
+
+
+def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
+    """`collapsed_elbo` in its quicker order of sums alone, which takes a third less to compile; NaN where rounding
+    would falsify that.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+    >>> abs(float(quick_bound(model, data) - careful_bound(model, data))) < 1e-9
+    True
+    """
+    return _bound(model, data, _whitened_last_or_nan)
+
+
+def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
+    """`collapsed_elbo` in its more accurate order of sums alone."""
+    return _bound(model, data, _whitened_first)
 
 
 def collapse(model: Model, data: Any) -> Model:
@@ -78,7 +96,7 @@ def collapse(model: Model, data: Any) -> Model:
     True
     """
     layer, data = _checked(model, data)
-    _, Lambda, c = _optimum(model, layer, data)
+    _, Lambda, c = _optimum(model, layer, data, _whitened_first)
     L, M = layer.prior.num_latents, layer.num_features
     m = batched("solve", Lambda, c[..., None])[..., 0].reshape(L, M)
     root = jax.vmap(inverse_root)(Lambda.matrix)
@@ -133,18 +151,39 @@ def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
     return data.x, y, mask, broadcast(model.likelihood.variance, y.shape, data.index)
 
 
-def _optimum(model: Model, layer: SparseGP, data: Data) -> tuple[_Statistics, Dense, Array]:
+def _bound(model: Model, data: Any, whitened: _Order) -> Float[Array, ""]:
+    layer, data = _checked(model, data)
+    stats, Lambda, c = _optimum(model, layer, data, whitened)
+    quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
+    explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
+    return 0.5 * (stats.constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
+
+
+def _optimum(model: Model, layer: SparseGP, data: Data, whitened: _Order) -> tuple[_Statistics, Dense, Array]:
     """The statistics in w coordinates, Λ (stacked [G, M', M']) and c [G, M']."""
-    Kuu = layer.factors().Kuu
-    early = partial(_whitened_first, model, layer, data, Kuu)
-    if dtype_of(model) == jnp.float64 and isinstance(Kuu, Dense):
-        late = partial(_whitened_last, model, layer, data, Kuu)
-        stats = jax.lax.cond(_rounding(model, layer, data, Kuu) <= ROUNDING, late, early)
-    else:
-        stats = early()
+    stats = whitened(model, layer, data, layer.factors().Kuu)
     eye = jnp.eye(stats.Psi.shape[1], dtype=stats.Psi.dtype)[None]
     Lambda = jax.vmap(Dense)(0.5 * (stats.Psi + jnp.swapaxes(stats.Psi, 1, 2)) + eye)
     return stats, Lambda, stats.b
+
+
+def _whitened_either(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
+    if not _has_two_orders(model, Kuu):
+        return _whitened_first(model, layer, data, Kuu)
+    orders = (partial(order, model, layer, data, Kuu) for order in (_whitened_last, _whitened_first))
+    return jax.lax.cond(_rounding(model, layer, data, Kuu) <= ROUNDING, *orders)
+
+
+def _whitened_last_or_nan(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
+    if not _has_two_orders(model, Kuu):
+        return _whitened_first(model, layer, data, Kuu)
+    stats = _whitened_last(model, layer, data, Kuu)
+    right = _rounding(model, layer, data, Kuu) <= ROUNDING
+    return stats._replace(constant=jnp.where(right, stats.constant, jnp.nan))
+
+
+def _has_two_orders(model: Model, Kuu: AbstractCovariance) -> bool:
+    return dtype_of(model) == jnp.float64 and isinstance(Kuu, Dense)
 
 
 def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> Float[Array, ""]:

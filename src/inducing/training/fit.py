@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from ..checks import check_model_and_data
-from ..collapsed import collapse
+from ..collapsed import careful_bound, collapse, quick_bound
 from ..data import Data, as_data
 from ..layers.bayesian_dense import BayesianDense
 from ..layers.deterministic import Skip
@@ -199,7 +199,10 @@ def _run(
     if not parts.free:
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
         return _Outcome(problem, [], history, np.nan, "nothing to train", 0)
-    if plan.method in ("lbfgs", "collapsed"):
+    if plan.method == "collapsed":
+        orders = (Objective(fn, plan.objective.log_prior) for fn in (quick_bound, careful_bound))
+        return _climb(Whole(problem, data, *orders), steps, key, watch, plan.method)
+    if plan.method == "lbfgs":
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
     natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))

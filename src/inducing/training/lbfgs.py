@@ -19,11 +19,12 @@ REACH = 3.0  # how far one step may move a free number: a factor of e³ for a sc
 
 
 class Whole(eqx.Module):
-    """A problem with all its data."""
+    """A problem with all its data. Where `objective` gives no number, `careful` may."""
 
     problem: Problem
     data: Data
     objective: Objective
+    careful: Objective | None = None
 
 
 @functools.cache
@@ -67,7 +68,9 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
         nonlocal best_x, best_f, failures
         away, wall = x - best_x, 10.0 * (1.0 + abs(best_f))
         if np.abs(away).max() <= REACH:
-            value, grads = evaluate(whole, unflatten(x), key)
+            value, grads = evaluate(whole, free := unflatten(x), key)
+            if whole.careful is not None and not np.isfinite(value):
+                value, grads = evaluate(Whole(whole.problem, whole.data, whole.careful), free, key)
             f, g = -float(value), -_flat(grads)
             if np.isfinite(f) and np.isfinite(g).all():
                 if f < best_f:
