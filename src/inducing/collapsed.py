@@ -187,14 +187,33 @@ def _has_two_orders(model: Model, Kuu: AbstractCovariance) -> bool:
 
 
 def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> Float[Array, ""]:
+    k = jnp.max(batched("diagonal", Kuu))
+    return _rounding_of(model, layer, data, k, jnp.min(jnp.asarray(Kuu.relative_jitter)))
+
+
+def _rounding_of(model: Model, layer: SparseGP, data: Data, k: Array, jitter: Array) -> Float[Array, ""]:
     """About how wrong the bound becomes if Σ τ Kuf Kfu is whitened after it was summed.
 
     Its rounding error ε N τ k² grows by 1 / (jitter · k) in each of M directions.
     """
-    k = jnp.max(batched("diagonal", Kuu))
-    smallest = jnp.maximum(jnp.min(jnp.asarray(Kuu.relative_jitter)), jnp.finfo(k.dtype).tiny)
+    smallest = jnp.maximum(jitter, jnp.finfo(k.dtype).tiny)
     noise = jnp.min(_observed(model, data)[3])
     return 0.25 * jnp.finfo(k.dtype).eps * layer.num_features * len(data) * k / (smallest * noise)
+
+
+def needs_care(model: Model, data: Data) -> bool:
+    """Whether `quick_bound` is likely to be NaN, by the prior variance at one datum and without a factorisation.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> data = ig.Data([0.0, 1.0], [0.5, 0.2])
+    >>> [needs_care(ig.Model(gp, ig.likelihoods.Gaussian(noise)), data) for noise in (0.1, 1e-9)]
+    [False, True]
+    """
+    layer, data = _checked(model, data)
+    assert data.x is not None
+    k = jnp.max(layer.prior.Kff_diag(data.x[:1]))
+    return bool(_rounding_of(model, layer, data, k, jnp.asarray(layer.jitter, k.dtype)) > ROUNDING)
 
 
 def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:

@@ -19,7 +19,7 @@ REACH = 3.0  # how far one step may move a free number: a factor of e³ for a sc
 
 
 class Whole(eqx.Module):
-    """A problem with all its data. Where `objective` gives no number, `careful` may."""
+    """A problem with all its data. Where `objective` gives no number, `careful` may, and is then kept to."""
 
     problem: Problem
     data: Data
@@ -65,12 +65,14 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
         return [jnp.array(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best_x, best_f, failures
+        nonlocal best_x, best_f, failures, whole
         away, wall = x - best_x, 10.0 * (1.0 + abs(best_f))
         if np.abs(away).max() <= REACH:
             value, grads = evaluate(whole, free := unflatten(x), key)
             if whole.careful is not None and not np.isfinite(value):
-                value, grads = evaluate(Whole(whole.problem, whole.data, whole.careful), free, key)
+                careful = Whole(whole.problem, whole.data, whole.careful)
+                value, grads = evaluate(careful, free, key)
+                whole = careful if np.isfinite(value) else whole
             f, g = -float(value), -_flat(grads)
             if np.isfinite(f) and np.isfinite(g).all():
                 if f < best_f:
