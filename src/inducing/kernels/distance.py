@@ -38,7 +38,7 @@ def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool
 @squared_distance.defjvp
 def _squared_distance_jvp(rough, primals, tangents):
     (X, Z), (dX, dZ) = primals, tangents
-    return squared_distance(X, Z, rough), _left_tangent(X, dX, Z) + _right_tangent(X, Z, dZ)
+    return squared_distance(X, Z, rough), half_tangent(X, 2.0 * dX, Z, 2.0 * dZ)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -51,8 +51,7 @@ def squared_distance_self(X: Float[Array, "N D"], rough: bool = False) -> Float[
 @squared_distance_self.defjvp
 def _squared_distance_self_jvp(rough, primals, tangents):
     (X,), (dX,) = primals, tangents
-    # The second term is the transpose of the first, but two thin products are cheaper than a transpose in reverse mode.
-    return squared_distance_self(X, rough), _left_tangent(X, dX, X) + _right_tangent(X, X, dX)
+    return squared_distance_self(X, rough), half_tangent(X, 2.0 * dX, X, 2.0 * dX)
 
 
 def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Array, Array | None]:
@@ -65,15 +64,25 @@ def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Arra
     return X - origin, None if Z is None else Z - origin
 
 
-def _left_tangent(x: Array, dx: Array, z: Array) -> Array:
-    """2 (x_i − z_j)·dx_i."""
-    left = jnp.concatenate([jnp.sum(x * dx, 1, keepdims=True), -dx], axis=1)
-    right = jnp.concatenate([jnp.ones((z.shape[0], 1), z.dtype), z], axis=1)
-    return 2.0 * (left @ right.T)
+def half_tangent(
+    X: Float[Array, "N D"],
+    dX: Float[Array, "N D"],
+    Z: Float[Array, "M D"],
+    dZ: Float[Array, "M D"],
+    constant: Float[Array, ""] | float = 0.0,
+) -> Float[Array, "N M"]:
+    """½ d|x_i − z_j|² = (x_i − z_j)·(dx_i − dz_j), plus a constant that rides along.
 
+    As two products of thin matrices, so that reverse mode is W @ [1, z] and [1, x]ᵀ @ W, and the sum of W comes with
+    them. (For Z = X the one is the transpose of the other, but two thin products are cheaper than a transpose.)
 
-def _right_tangent(x: Array, z: Array, dz: Array) -> Array:
-    """2 (z_j − x_i)·dz_j, with [1, x]ᵀ laid out in memory as such, because reverse mode multiplies by it."""
-    left = lax.optimization_barrier(jnp.concatenate([jnp.ones((1, x.shape[0]), x.dtype), x.T], axis=0))
-    right = jnp.concatenate([jnp.sum(z * dz, 1)[None, :], -dz.T], axis=0)
-    return 2.0 * (left.T @ right)
+    >>> x = jnp.ones((1, 1))
+    >>> half_tangent(x, x, 0.5 * x, 0.0 * x).tolist()
+    [[0.5]]
+    """
+    ones = jnp.ones((Z.shape[0], 1), Z.dtype)
+    left = jnp.concatenate([constant + jnp.sum(X * dX, 1, keepdims=True), -dX], axis=1)
+    right = jnp.concatenate([jnp.sum(Z * dZ, 1)[None, :], -dZ.T], axis=0)
+    # [1, x]ᵀ is laid out in memory as such, because reverse mode multiplies by it
+    points = lax.optimization_barrier(jnp.concatenate([jnp.ones((1, X.shape[0]), X.dtype), X.T], axis=0))
+    return left @ jnp.concatenate([ones, Z], axis=1).T + points.T @ right

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
-from inducing.kernels.distance import centred, squared_distance, squared_distance_self
+from inducing.kernels.distance import centred, half_tangent, squared_distance, squared_distance_self
 from inducing.parameters import positive
 
 
@@ -102,6 +102,9 @@ class SquaredExponential(AbstractStationary):
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.exp(-0.5 * s)
+
+    def scaled_gram(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None) -> Float[Array, "N N2"]:
+        return _gaussian(X, X2, self.variance)
 
     def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
         return (2.0 * math.pi) ** (dim / 2) * jnp.exp(-0.5 * w2)
@@ -209,6 +212,20 @@ class Matern52(AbstractStationary):
 
     def unit_frequencies(self, key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "num dim"]:
         return _matern_frequencies(2.5, key, num, dim, self.variance.dtype)
+
+
+@jax.custom_jvp
+def _gaussian(X: Array, Z: Array | None, variance: Array) -> Array:
+    """σ² exp(−s/2), whose derivative K (d log σ² − ds/2) takes one pass over K: σ² needs no sum of its own."""
+    return variance * jnp.exp(-0.5 * (squared_distance_self(X) if Z is None else squared_distance(X, Z)))
+
+
+@_gaussian.defjvp
+def _gaussian_jvp(primals, tangents):
+    (X, Z, variance), (dX, dZ, dvariance) = primals, tangents
+    K = _gaussian(X, Z, variance)
+    other, dother = (X, dX) if Z is None else (Z, dZ)
+    return K, K * half_tangent(X, -dX, other, -dother, dvariance / variance)
 
 
 # The profiles as functions of s = r². Each derivative of a Matérn profile in s is a Matérn profile of lower order:
