@@ -105,6 +105,17 @@ def test_tower_expectation_at_a_point_and_in_both_modes():
     np.testing.assert_allclose(forward, 2 * jax.grad(fn, 1)(m, v), rtol=1e-7)  # Price
 
 
+def test_tower_expectation_in_blocks_of_rows():
+    """More Gaussians than a block holds, in any shape, the last block not full."""
+    rng = np.random.default_rng(0)
+    shape = (3, quadrature.ROWS // 2)
+    mean, variance = jnp.asarray(rng.normal(size=shape)), jnp.asarray(rng.uniform(size=shape))
+    zero = jnp.zeros(shape)
+    got = quadrature.tower_expectation(log_ndtr_tower, mean, variance, 28, zero, 1.5)
+    expected = quadrature.expectation(log_ndtr, mean, variance, 28, zero, zero + 1.5)
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
 def test_log_ndtr():
     """Relative accuracy of log Φ and its derivatives from −10⁶ to far right, where SciPy has them."""
     x = np.concatenate([-np.logspace(6, -3, 200), np.logspace(-3, 1.5, 200)])

@@ -14,6 +14,11 @@ DIRECT_DIMENSIONS = 4
 DIRECT_DIMENSIONS_IF_ROUGH = 32
 
 
+def by_differences(dim: int, rough: bool) -> bool:
+    """Whether squared distances are sums of squared differences, not products of matrices."""
+    return dim <= (DIRECT_DIMENSIONS_IF_ROUGH if rough else DIRECT_DIMENSIONS)
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool = False) -> Float[Array, "N M"]:
     """s_ij = |x_i − z_j|² ≥ 0, by differences in few dimensions and else as |x|² + |z|² − 2 x·z.
@@ -26,7 +31,7 @@ def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool
     is written as products of thin matrices, so that reverse mode is W @ [1, z] and [1, x]ᵀ @ W; clipping s at zero
     does not touch it, so that second derivatives are right at coincident points.
     """
-    if X.shape[1] <= (DIRECT_DIMENSIONS_IF_ROUGH if rough else DIRECT_DIMENSIONS):
+    if by_differences(X.shape[1], rough):
         s = jnp.zeros((X.shape[0], Z.shape[0]), X.dtype)
         for d in range(X.shape[1]):
             s = s + (X[:, d][:, None] - Z[:, d][None, :]) ** 2

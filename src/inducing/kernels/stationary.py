@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
-from inducing.kernels.distance import centred, half_tangent, squared_distance, squared_distance_self
+from inducing.kernels.distance import by_differences, centred, half_tangent, squared_distance, squared_distance_self
 from inducing.parameters import positive
+from inducing.runtime import apart
 
 
 class AbstractStationary(AbstractKernel):
@@ -53,7 +54,8 @@ class AbstractStationary(AbstractKernel):
         """`gram` of inputs in units of the lengthscale, near the origin."""
         rough = self.smoothness < 1
         s = squared_distance_self(X, rough) if X2 is None else squared_distance(X, X2, rough)
-        return self.variance * self.profile(s)
+        # s by differences is in the same loop as g(s)
+        return self.variance * self.profile(s if by_differences(X.shape[1], rough) else apart(s))
 
     def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.polynomial import chebyshev
 
+from inducing.runtime import apart
+
 _SHIFT, _DEGREE = 2.5, 22
 
 
@@ -36,7 +38,7 @@ def _half_erfcx(z: Array) -> Array:
 def _log_ndtr_and_ratio(x: Array) -> tuple[Array, Array]:
     half_square = 0.5 * x * x
     gauss = jnp.exp(-half_square)
-    scaled = _half_erfcx(jnp.abs(x) * math.sqrt(0.5))  # Φ(−|x|) e^{x²/2}
+    scaled = apart(_half_erfcx(jnp.abs(x) * math.sqrt(0.5)))  # Φ(−|x|) e^{x²/2}
     tail = scaled * gauss
     right = x > 0
     base = jnp.where(right, 1 - tail, scaled)  # one logarithm for both sides
