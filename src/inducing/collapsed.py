@@ -35,7 +35,7 @@ from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
 from .products import products
 
-BLOCK = 1024
+BLOCK = 1024  # rows at a time
 ROUNDING = 0.03  # by how much rounding may falsify the bound
 
 
@@ -217,10 +217,15 @@ def needs_care(model: Model, data: Data) -> bool:
     >>> [needs_care(ig.Model(gp, ig.likelihoods.Gaussian(noise)), data) for noise in (0.1, 1e-9)]
     [False, True]
     """
-    layer, data = _checked(model, data)
-    assert data.x is not None
+    return float(_rounding_at_one_datum(model, _checked(model, data)[1])) > ROUNDING
+
+
+@eqx.filter_jit  # one program to compile, not one for each operation
+def _rounding_at_one_datum(model: Model, data: Data) -> Float[Array, ""]:
+    layer = model.layers[-1]
+    assert isinstance(layer, SparseGP) and data.x is not None
     k = jnp.max(layer.prior.Kff_diag(data.x[:1]))
-    return bool(_rounding_of(model, layer, data, k, jnp.asarray(layer.jitter, k.dtype)) > ROUNDING)
+    return _rounding_of(model, layer, data, k, jnp.asarray(layer.jitter, k.dtype))
 
 
 def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
@@ -272,23 +277,27 @@ def _through_root_jvp(primals, tangents):
 
 def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
     """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it."""
-    N, size = len(data), min(BLOCK, len(data))
-    blocks = -(-N // size)
+    N = len(data)
+    blocks = -(-N // BLOCK)
+    size = -(-N // blocks)
     # The last block is filled up with copies of the last row (whatever a kernel may do at 0), all masked.
     padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1), mode="edge"), data)
     seen = jnp.arange(blocks * size)[:, None] < N
     padded = eqx.tree_at(lambda d: d.mask, padded, padded.mask & seen)
     padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)
 
+    def of_block(block):
+        return _block_statistics(model, layer, block, Kuu)
+
     @jax.checkpoint
     def add(total, block):
-        return jax.tree.map(jnp.add, total, _block_statistics(model, layer, block, Kuu)), None
+        return jax.tree.map(jnp.add, total, of_block(block)), None
 
-    first = _block_statistics(model, layer, jax.tree.map(lambda a: a[0], padded), Kuu)
+    one = jax.tree.map(lambda a: a[0], padded)
     if blocks == 1:
-        return first
-    total, _ = jax.lax.scan(add, first, jax.tree.map(lambda a: a[1:], padded))
-    return total
+        return of_block(one)
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(of_block, one))
+    return jax.lax.scan(add, zero, padded)[0]
 
 
 def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c"]) -> Float[Array, "n J c"]:
@@ -302,14 +311,19 @@ def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c
 def _weighted_gram(B: Float[Array, "K M n"], tau: Float[Array, "K n"]) -> Float[Array, "K M M"]:
     """B diag(τ) Bᵀ. Its derivative is right up to an antisymmetric part, which `_optimum` takes out: one product in the
     reverse pass instead of two."""
-    return (B * tau[:, None, :]) @ jnp.swapaxes(B, 1, 2)
+    return _times_transpose(B * tau[:, None, :], B)
+
+
+def _times_transpose(A: Float[Array, "K M n"], B: Float[Array, "K M n"]) -> Float[Array, "K M M"]:
+    """A Bᵀ, without a transposed copy of B (XLA makes one of `swapaxes` where K = 1)."""
+    return jnp.einsum("kmn,kpn->kmp", A, B)
 
 
 @_weighted_gram.defjvp
 def _weighted_gram_jvp(primals, tangents):
     (B, tau), (dB, dtau) = primals, tangents
     left = 2.0 * dB * tau[:, None, :] + B * dtau[:, None, :]
-    return _weighted_gram(B, tau), left @ jnp.swapaxes(B, 1, 2)
+    return _weighted_gram(B, tau), _times_transpose(left, B)
 
 
 @jax.custom_jvp
@@ -326,7 +340,7 @@ def _whitened_gram_jvp(primals, tangents):
     (inverse_root, Kuf, tau), (_, dKuf, dtau) = primals, tangents
     A = products(inverse_root, Kuf, "lower")
     left = 2.0 * dKuf * tau[:, None, :] + Kuf * dtau[:, None, :]
-    return _weighted_gram(A, tau), inverse_root @ (left @ jnp.swapaxes(A, 1, 2))
+    return _weighted_gram(A, tau), inverse_root @ _times_transpose(left, A)
 
 
 def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -> Float[Array, "L M M"]:

@@ -55,7 +55,7 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
     from scipy.optimize import minimize
 
     evaluate = compiled_value_and_gradient()
-    start = whole.problem.free
+    start = _start(whole.problem)
     shapes = [f.shape for f in start]
     ends = np.cumsum([f.size for f in start])[:-1]
     best_x, best_f, failures = _flat(start), np.inf, 0
@@ -112,6 +112,11 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
     except _Stop as stop:
         reason = str(stop)
     return reason, failures
+
+
+@eqx.filter_jit
+def _start(problem: Problem) -> list[Array]:
+    return problem.free
 
 
 def _flat(arrays: list[Array]) -> np.ndarray:

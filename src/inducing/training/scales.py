@@ -19,7 +19,7 @@ from ..kernels.stationary import AbstractStationary
 from ..layers.sparse_gp import SparseGP
 from ..parameters import dtype_of
 from ..priors.as_input import OutputAsInput
-from ..priors.base import mix_variance
+from ..priors.base import AbstractPrior, mix_variance
 from ..priors.derivative import Derivative
 from ..priors.image import ImageConvolution
 from ..priors.independent import Independent
@@ -82,7 +82,7 @@ def _is_fresh(layer: SparseGP) -> bool:
     """Whether q(u) = p(u), or its covariance a multiple of that, as in inner layers of deep GPs."""
     if layer.coordinates != "w":
         return abs(float(layer.kl())) <= 1e-6 * layer.mean.size
-    return not np.any(layer.mean) and all(_is_scalar(np.asarray(R)) for R in jtu.tree_leaves(layer.root))
+    return not np.any(np.asarray(layer.mean)) and all(_is_scalar(np.asarray(R)) for R in jtu.tree_leaves(layer.root))
 
 
 def _is_scalar(root: np.ndarray) -> bool:
@@ -119,7 +119,7 @@ def _at_default(tree: Any) -> dict[int, bool]:
         for field in dataclasses.fields(node):
             leaf: Any = getattr(node, field.name, None)
             if eqx.is_inexact_array(leaf) and isinstance(field.default, int | float):
-                found[id(leaf)] = leaf.ndim == 0 and bool(leaf == field.default)
+                found[id(leaf)] = leaf.ndim == 0 and bool(np.asarray(leaf) == np.asarray(field.default, leaf.dtype))
 
     def is_leaf(node):
         visit(node)
@@ -252,9 +252,7 @@ def _means(prior: Any, centre: np.ndarray) -> list[_Target]:
 def _amplitudes(model: Any, data: Data, variance: np.ndarray) -> list[_Target]:
     """Factors that bring the prior variance of the last layer to that of the functions behind the labels."""
     prior = model.layers[-1].prior
-    v = prior.Kff_diag(_places(model, data))
-    v = mix_variance(prior, jnp.broadcast_to(v, (prior.num_latents, *v.shape[1:])))
-    present = np.asarray(v, float).mean(axis=0)
+    present = np.asarray(_prior_variances(prior, _places(model, data)), float).mean(axis=0)
     own = isinstance(prior, Independent) and len(prior.latents) == len(variance)
     wanted = variance if own else [variance.mean()] * len(prior.kernels)
     found = present if own else [present.mean()] * len(prior.kernels)
@@ -265,6 +263,12 @@ def _amplitudes(model: Any, data: Data, variance: np.ndarray) -> list[_Target]:
             far = bool(factor > FAR**2 or factor < FAR**-2)
             targets += [_Target(leaf, np.asarray(leaf, float) * factor, far) for leaf in _variances(kernel)]
     return targets
+
+
+@eqx.filter_jit  # one program to compile, not one for each operation
+def _prior_variances(prior: AbstractPrior, x: Array) -> Array:
+    v = prior.Kff_diag(x)
+    return mix_variance(prior, jnp.broadcast_to(v, (prior.num_latents, *v.shape[1:])))
 
 
 def _places(model: Any, data: Data) -> Array:
@@ -280,7 +284,7 @@ def _places(model: Any, data: Data) -> Array:
 
 def _some(x: Array) -> Array:
     """At most 256 rows, from all over x."""
-    return x[:: -(-len(x) // 256)]
+    return jnp.asarray(np.asarray(x)[:: -(-len(x) // 256)])
 
 
 def _variances(kernel: Any) -> list[Array]:
