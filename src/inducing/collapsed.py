@@ -33,7 +33,7 @@ from .model import Model
 from .objectives import labels
 from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
-from .products import products
+from .products import products, times_transpose
 
 BLOCK = 1024  # rows at a time
 ROUNDING = 0.03  # by how much rounding may falsify the bound
@@ -311,19 +311,14 @@ def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c
 def _weighted_gram(B: Float[Array, "K M n"], tau: Float[Array, "K n"]) -> Float[Array, "K M M"]:
     """B diag(τ) Bᵀ. Its derivative is right up to an antisymmetric part, which `_optimum` takes out: one product in the
     reverse pass instead of two."""
-    return _times_transpose(B * tau[:, None, :], B)
-
-
-def _times_transpose(A: Float[Array, "K M n"], B: Float[Array, "K M n"]) -> Float[Array, "K M M"]:
-    """A Bᵀ, without a transposed copy of B (XLA makes one of `swapaxes` where K = 1)."""
-    return jnp.einsum("kmn,kpn->kmp", A, B)
+    return times_transpose(B * tau[:, None, :], B)
 
 
 @_weighted_gram.defjvp
 def _weighted_gram_jvp(primals, tangents):
     (B, tau), (dB, dtau) = primals, tangents
     left = 2.0 * dB * tau[:, None, :] + B * dtau[:, None, :]
-    return _weighted_gram(B, tau), _times_transpose(left, B)
+    return _weighted_gram(B, tau), times_transpose(left, B)
 
 
 @jax.custom_jvp
@@ -340,7 +335,7 @@ def _whitened_gram_jvp(primals, tangents):
     (inverse_root, Kuf, tau), (_, dKuf, dtau) = primals, tangents
     A = products(inverse_root, Kuf, "lower")
     left = 2.0 * dKuf * tau[:, None, :] + Kuf * dtau[:, None, :]
-    return _weighted_gram(A, tau), inverse_root @ _times_transpose(left, A)
+    return _weighted_gram(A, tau), inverse_root @ times_transpose(left, A)
 
 
 def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -> Float[Array, "L M M"]:

@@ -18,6 +18,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PyTree
 
 from .parameters import Module
+from .products import times_transpose
 
 
 def default_jitter(dtype) -> float:
@@ -56,7 +57,7 @@ def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M
     """
     M = dK.shape[-1]
     half = jnp.asarray(np.tril(np.ones((M, M))) - 0.5 * np.eye(M), dK.dtype)
-    return (inverse_root @ dK @ jnp.swapaxes(inverse_root, -1, -2)) * jnp.broadcast_to(half, dK.shape)
+    return times_transpose(inverse_root @ dK, inverse_root) * jnp.broadcast_to(half, dK.shape)
 
 
 def _shift(K: Array, c: Array) -> Array:

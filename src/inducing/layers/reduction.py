@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import root_derivative
-from ..products import products
+from ..products import products, times_transpose
 
 
 def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
@@ -74,7 +74,7 @@ def row_products(m: Float[Array, "L M"], A: Float[Array, "K M n"]) -> Float[Arra
 
 def _evaluate(inverse_root: Array, Kuf: Array, m: Array, root: Array) -> tuple[Array, Array, tuple[Array, ...]]:
     A = products(inverse_root, Kuf, "lower")
-    W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
+    W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - times_transpose(root, root)
     T = products(jnp.swapaxes(inverse_root, 1, 2) @ W, A)
     return row_products(m, A), column_sums(jnp.broadcast_to(Kuf, T.shape) * T), (A, W, T)
 
@@ -85,7 +85,7 @@ def _mean_and_reduction_jvp(primals, tangents):
     dK, _, dKuf, dm, droot = tangents
     mean, reduction, (A, W, T) = _evaluate(inverse_root, Kuf, m, root)
     E = -root_derivative(inverse_root, dK)
-    H = 2.0 * (products(W, E) - droot @ jnp.swapaxes(root, 1, 2))
+    H = 2.0 * (products(W, E) - times_transpose(droot, root))
     dmean = row_products(dm + row_products(m, E), A) + row_products(row_products(m, inverse_root), dKuf)
     HA = products(H, A, "symmetric")
     # plain sums, whose transpose is a broadcast that fuses with what follows

@@ -24,7 +24,7 @@ from ..priors.base import (
     weights as output_weights,
 )
 from ..priors.latents import apply_features
-from ..products import products
+from ..products import products, times_transpose
 from . import qu
 from .base import AbstractLayer, standard_normal
 from .reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
@@ -221,7 +221,7 @@ class SparseGP(AbstractLayer):
         L, M = factors.mean.shape
         Kuu = qu.repeat(factors.Kuu, L)
         root = qu.expand(factors.root)
-        rest = jnp.eye(M, dtype=root.dtype)[None] - root @ jnp.swapaxes(root, 1, 2)
+        rest = jnp.eye(M, dtype=root.dtype)[None] - times_transpose(root, root)
         transposed = jnp.swapaxes(Kuu.inverse_root, 1, 2)
         C = products(transposed, jnp.swapaxes(products(transposed, rest, "upper"), 1, 2), "upper")
         alpha = batched("root_solve_transpose", Kuu, factors.mean[..., None])[..., 0]
