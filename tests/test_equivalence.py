@@ -167,7 +167,7 @@ def test_collapsed_bound_is_the_bound_at_its_optimum(missing, noise):
     "prior", ["one", *(pytest.param(p, marks=pytest.mark.slow) for p in ("shared", "own")), "coupled"]
 )
 def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
-    """Two orders of summing and whitening, one bound and one gradient."""
+    """Two orders of summing and whitening, one bound and one gradient: in blocks, the last not full, as in one."""
     kernels = [K.Matern52(0.7, 1.3), K.Matern32(0.9, 0.8)]
     made = {
         "one": lambda: ig.GP(kernels[0]),
@@ -176,11 +176,14 @@ def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
         "coupled": lambda: ig.priors.LMC(np.array([[1.0, 0.5], [0.3, -1.0]]), kernels),
     }[prior]()
     rng = np.random.default_rng(0)
-    y = jnp.asarray(rng.standard_normal((12, made.num_outputs)))
+    y = jnp.asarray(rng.standard_normal((13, made.num_outputs)))
     y = y.at[3, -1].set(jnp.nan)
-    x = jnp.asarray(rng.uniform(-1, 1, (12, 1)))
-    monkeypatch.setattr(collapsed, "BLOCK", 5)
-    parts = partition(ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:4])), ig.likelihoods.Gaussian(0.3)))
+    x = jnp.asarray(rng.uniform(-1, 1, (13, 1)))
+    model = ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:4])), ig.likelihoods.Gaussian(0.3))
+    in_one = collapsed.careful_bound(model, (x, y))
+    monkeypatch.setattr(collapsed, "MOST", 5)
+    np.testing.assert_allclose(collapsed.careful_bound(model, (x, y)), in_one, rtol=1e-10)
+    parts = partition(model)
 
     def results(order):
         def bound(free):

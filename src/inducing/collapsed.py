@@ -35,7 +35,7 @@ from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
 from .products import products, times_transpose
 
-BLOCK = 1024  # rows at a time
+FEWEST, MOST, ENTRIES = 1024, 4096, 2**20  # rows of a block, and how many covariances make it large enough
 ROUNDING = 0.03  # by how much rounding may falsify the bound
 
 
@@ -277,8 +277,9 @@ def _through_root_jvp(primals, tangents):
 
 def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
     """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it."""
-    N = len(data)
-    blocks = -(-N // BLOCK)
+    N, prior = len(data), layer.prior
+    most = ENTRIES // (layer.num_features * prior.num_latents * prior.num_sites)
+    blocks = -(-N // min(max(most, FEWEST), MOST))
     size = -(-N // blocks)
     # The last block is filled up with copies of the last row (whatever a kernel may do at 0), all masked.
     padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1), mode="edge"), data)
