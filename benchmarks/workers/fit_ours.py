@@ -71,7 +71,7 @@ def race(path: str, method: str, cap: float, batch: int) -> dict:
         return log_density(a["ytest"], np.asarray(pred.mean), np.asarray(pred.variance))
 
     clock = Clock(evaluate, cap)
-    options = {} if method == "auto" else {"method": method, "batch_size": batch, "steps": 20_000}
+    options = {"steps": 10_000} if method == "auto" else {"method": method, "batch_size": batch, "steps": 20_000}
     result = ig.fit(model, data, progress=False, callback=lambda p: clock.look(p.model), **options)
     clock.look(result.model, last=True)
     return {"trace": clock.trace, "message": result.message}
