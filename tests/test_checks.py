@@ -129,3 +129,18 @@ def test_counts_may_be_integers_of_any_kind():
     for bad in (0, np.int64(0), 2.0, np.float64(2.0), "2"):
         with pytest.raises(ValueError, match="samples must be an integer of at least 1, got"):
             check_counts(samples=bad)
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: ig.elbo(model_of(L.Gaussian()), (X, Y), num_data=0), "num_data must be an integer of at least 1"),
+        (lambda: ig.elbo(model_of(L.Gaussian()), (X, Y), beta=-1.0), "beta must be 0 or more"),
+        (lambda: ig.Data(None, Y, index=[0.5, 1, 2, 3]), "index must hold whole numbers"),
+        (lambda: ig.Data(None, Y, index=[True, False, True, True]), "index must hold whole numbers"),
+        (lambda: L.Ordinal([]), "one number or more"),
+    ],
+)  # fmt: skip
+def test_numbers_that_mean_nothing(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -44,6 +44,19 @@ def test_what_is_tied_comes_back_tied(tmp_path):
         ig.load(tmp_path / "k", fresh + fresh)
 
 
+def test_a_fit_that_coupled_the_latents_comes_back(tmp_path):
+    def built():
+        prior = ig.priors.LMC([[1.0, 0.3], [2.0, -0.5]], [ig.kernels.Matern52(0.5), ig.kernels.Matern52()])
+        gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(-1.0, 1.0, 3)[:, None]))
+        return ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+
+    coupled = ig.collapse(built(), (np.zeros((1, 1)), np.ones((1, 2))))
+    ig.save(tmp_path / "model", coupled)
+    again = ig.load(tmp_path / "model", built()).layers[0].root
+    assert again.shape == (6, 6)
+    np.testing.assert_array_equal(again, coupled.layers[0].root)
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path):
     ig.save(tmp_path / "model.npz", model())
     with pytest.raises(ValueError, match=r"layers\[1\].features.Z has shape \[4, 2\] .* and \[5, 2\]"):

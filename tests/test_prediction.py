@@ -430,3 +430,21 @@ def test_refused(name):
         call()
     for word in words:
         assert word in str(error.value)
+
+
+def test_models_that_are_not_finite_at_zero_predict_elsewhere():
+    """Rows that fill up a block are copies of inputs, not zeros."""
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.6]]), mean=[[0.3, -0.1]])
+    model = ig.Model([ig.Deterministic(jnp.log), gp], ig.likelihoods.Gaussian(0.1))
+    X = np.array([[1.0], [2.0], [5.0]])
+    np.testing.assert_allclose(model.predict(X).mean, jax.jit(lambda X: model.predict(X).mean)(X), rtol=1e-12)
+    many = np.ones((1100, 1))
+    assert np.isfinite(model.posterior(many).variance).all() and np.isfinite(model.draw(KEY, 16)(many)).all()
+
+
+def test_output_cov_makes_the_labels_of_an_input_joint():
+    root = np.array([[0.01, 0, 0, 0], [0, 0.01, 0, 0], [0, 0, 1.0, 0], [0, 0, 0.999, 0.01]])
+    model = ig.Model(ig.BayesianDense(1, 2, root=root), ig.likelihoods.Gaussian(0.01))
+    for y in ([[1.0, -1.0]], [[1.0, np.nan]]):
+        joint = model.predict([0.7], full_cov=True).log_prob(y)
+        np.testing.assert_allclose(model.predict([0.7], output_cov=True).log_prob(y), joint, rtol=1e-9)

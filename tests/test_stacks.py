@@ -99,3 +99,50 @@ def test_refused(name):
     arguments, kind, message = REFUSED[name]
     with pytest.raises(kind, match=message):
         ig.deep_gp(X, NOISE, **arguments)
+
+
+def test_fewer_data_than_the_width():
+    X = np.random.default_rng(0).normal(size=(6, 12))
+    model = ig.deep_gp(X, ig.likelihoods.Gaussian(0.1), num_inducing=4, width=8)
+    assert [layer.width(None) for layer in model.layers] == [8, 1]
+    W = np.asarray(model.layers[0].prior.mean_function.weights)
+    np.testing.assert_allclose(W.T @ W, np.eye(8), atol=1e-12)
+
+
+def test_equal_inputs_with_different_latents_are_different_inducing_points():
+    latent = ig.LatentVariable(2)
+    for X, num, shape in ((np.zeros((30, 0)), 5, (5, 2)), (np.repeat([0.0, 1.0, 2.0], 10)[:, None], 20, (20, 3))):
+        model = ig.deep_gp(X, ig.likelihoods.Gaussian(0.1), num_inducing=num, latent=latent)
+        Z = np.asarray(model.layers[1].features.Z)
+        assert Z.shape == shape and len(np.unique(Z, axis=0)) == num
+
+
+@pytest.mark.parametrize("kind", ["marginal", "mixed", "replicates"])
+def test_an_inner_process_without_variance_at_a_datum(kind):
+    """It is its mean there: bound and gradients stay finite."""
+    X = np.array([[0.0, 0.0], [1.0, 0.5], [-1.0, 0.3]])
+    prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.Linear()) if kind == "mixed" else None
+    prior = prior or ig.priors.Independent(ig.kernels.ActiveDims(ig.kernels.Linear(), (0, 1)), num=2)
+    latent = [ig.LatentVariable(1)] if kind == "replicates" else []
+    inner = ig.SparseGP(prior, ig.features.InducingPoints(np.eye(2, 2 + len(latent))))
+    last = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.eye(3, 2)))
+    model = ig.Model([*latent, inner, last], ig.likelihoods.Gaussian(0.1))
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def bound(model):
+        return ig.elbo(model, (X, np.ones(3)), key=jax.random.key(0), importance=3)
+
+    value, gradient = bound(model)
+    assert np.isfinite(value) and all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
+
+
+def test_layers_without_arrays_take_the_dtype_of_the_others():
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    model = ig.Model(
+        [ig.Skip(ig.Deterministic(jnp.tanh)), ig.Deterministic(lambda x: x[:1]), gp], ig.likelihoods.Gaussian()
+    )
+    model = jax.tree.map(lambda a: a.astype(jnp.float32), model)
+    X, y = np.ones((3, 1), np.float32), np.ones(3, np.float32)
+    assert ig.elbo(model, (X, y)).dtype == jnp.float32
+    assert model.predict(X, full_cov=True).log_prob(y).dtype == jnp.float32

@@ -88,6 +88,9 @@ def test_plot_classification(axes):
     features = ig.features.InducingPoints(X[:4])
     binary = ig.Model(ig.SparseGP(ig.GP(ig.kernels.Matern52()), features), ig.likelihoods.Bernoulli())
     ig.report.plot_classification(binary, (X, X[:, 0] > 0), size=8, ax=axes)
+    seen = ig.Data(X, X[:, 0] > 0, mask=np.arange(20) < 5)
+    dots = ig.report.plot_classification(binary, seen, size=8).collections
+    assert sum(len(c.get_offsets()) for c in dots if type(c).__name__ == "PathCollection") == 5
     image = np.asarray(axes.images[0].get_array())
     assert image.shape == (8, 8, 3) and image.min() >= 0 and image.max() <= 1
     prior = ig.priors.Independent(ig.kernels.Matern52(), 3)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inducing.__main__ import main
+from inducing.table import _labels, _read, run
 
 RNG = np.random.default_rng(0)
 
@@ -88,3 +89,26 @@ def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, caps
     with pytest.raises(SystemExit):
         main(["table", train, "--target", "y", "--new", new, "--silent"])
     assert "lacks the columns x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("x,x,y\n1,2,3\n2,3,4\n", "two columns called 'x'"),
+        ("x,y\n1,2\n2,3\n3,4\n4,oak\n", "'oak' in row 4 among numbers"),
+        ("x,y\n1,2\n", "has one row"),
+    ],
+)
+def test_tables_that_would_be_misread_are_refused(tmp_path, text, message):
+    (tmp_path / "train.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path / "train.csv", "y")
+
+
+def test_missing_words_byte_order_marks_and_ones_with_a_point(tmp_path):
+    (tmp_path / "train.csv").write_bytes("\ufeffy,x\n1.5,0\nNA,1\nnan,2\n".encode())
+    labels = _labels(_read(tmp_path / "train.csv")["y"], "y", "train.csv")
+    np.testing.assert_array_equal(labels[0], [1.5, np.nan, np.nan])
+    numbers, classes = _labels(["0", "1", "1.0", "null"], "y", "train.csv")
+    assert classes == ["0", "1"]
+    np.testing.assert_array_equal(numbers, [0.0, 1.0, 1.0, np.nan])

@@ -19,7 +19,9 @@ from .gplvm import gplvm_elbo as gplvm_elbo
 from .io import load as load
 from .io import save as save
 from .layers import BayesianDense as BayesianDense
+from .layers import Deterministic as Deterministic
 from .layers import LatentVariable as LatentVariable
+from .layers import Skip as Skip
 from .layers import SparseGP as SparseGP
 from .model import Model as Model
 from .objectives import elbo as elbo

@@ -10,12 +10,14 @@ from .data import Data
 from .layers import encoders
 from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
+from .priors.derivative import Derivative
 
 
 def check_model_and_data(model: Any, data: Data) -> None:
     """Raise a ValueError that names the argument, the value and the cure, unless `model` can be trained on `data`.
 
-    Shapes are always checked, values only where they are concrete. Beyond `check_data`, every output needs a label.
+    Shapes are always checked, values only where they are concrete. Beyond `check_data`, every output needs a label;
+    one of a value and its derivatives is enough.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -26,7 +28,11 @@ def check_model_and_data(model: Any, data: Data) -> None:
     """
     check_data(model, data)
     if not isinstance(data.mask, jax.core.Tracer):
-        empty = np.flatnonzero(~np.asarray(data.mask).any(axis=0))
+        seen = np.asarray(data.mask).any(axis=0)
+        prior = getattr(model.layers[-1], "prior", None)
+        if isinstance(prior, Derivative) and np.size(seen) == prior.num_outputs:
+            seen = np.repeat(seen.reshape(prior.prior.num_outputs, -1).any(axis=1), prior.directions)
+        empty = np.flatnonzero(~seen)
         if empty.size:
             raise ValueError(
                 f"every label in column {empty[0]} of y is missing; drop that column (and the output) or give labels."
@@ -59,6 +65,8 @@ def _check_widths(model: Any, data: Data) -> None:
             f"y has {data.y.shape[1]} columns, for which {type(model.likelihood).__name__} needs {needed} latent "
             f"functions, but the last layer gives {given}; change y, the likelihood or the prior."
         )
+    f = jax.ShapeDtypeStruct((len(data), needed), data.y.dtype)
+    jax.eval_shape(lambda f, d: model.likelihood.log_prob(f, d.y, index=d.index), f, data)  # do its parameters fit y?
 
 
 def _check_index(model: Any, index: np.ndarray) -> None:

@@ -366,14 +366,13 @@ def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -
 def _coupled(Kuf: Float[Array, "K M i"], omega: Float[Array, "i L L"]) -> Float[Array, "1 LM LM"]:
     """Σ_i ω_i[l, k] Kuf[l, :, i] Kuf[k, :, i]ᵀ: one batch of L products for each latent, never all at once."""
     L, M = omega.shape[1], Kuf.shape[1]
-    transposed = jnp.swapaxes(Kuf, 1, 2)
+    own = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
 
     def rows(item):
         left, weight = item  # [M, i], [L, i]
-        return (left[None] * weight[:, None, :]) @ transposed  # [L, M, M]
+        return times_transpose(left[None] * weight[:, None, :], own)  # [L, M, M]
 
-    left = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
-    Psi = jax.lax.map(rows, (left, jnp.transpose(omega, (1, 2, 0))))  # [l, k, M, M]
+    Psi = jax.lax.map(rows, (own, jnp.transpose(omega, (1, 2, 0))))  # [l, k, M, M]
     return jnp.swapaxes(Psi, 1, 2).reshape(1, L * M, L * M)
 
 

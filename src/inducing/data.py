@@ -38,7 +38,7 @@ class Data(eqx.Module):
         if index is None:
             self.index = jnp.arange(n)
         else:
-            self.index = jnp.asarray(index, int)
+            self.index = _whole(index)
             if self.index.shape != (n,):
                 raise ValueError(f"index must have one entry per row, shape ({n},), got {self.index.shape}.")
 
@@ -93,6 +93,14 @@ def _mask(y: Array | None, mask: Any) -> Array | None:
     if mask.shape != y.shape:
         raise ValueError(f"mask must have the shape of y, {y.shape}, got {mask.shape}.")
     return mask & seen
+
+
+def _whole(index: Any) -> Array:
+    if not isinstance(index, jax.core.Tracer):
+        values = np.asarray(index)
+        if values.dtype.kind not in "iuf" or not np.array_equal(values, np.round(values)):
+            raise ValueError(f"index must hold whole numbers, the number of each datum, got {values.reshape(-1)[:3]} …")
+    return jnp.asarray(index, int)
 
 
 def _columns(value: Any, name: str, allow_nan: bool) -> Array:

@@ -145,7 +145,7 @@ def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, Squared
         latent, gp = layers
         prior = gp.prior.latents[0] if isinstance(gp.prior, Independent) and len(gp.prior.latents) == 1 else gp.prior
         suitable = (
-            data.x is None
+            (data.x is None or data.x.shape[1] == 0)
             and isinstance(prior, GP)
             and type(prior.kernel) is SquaredExponential
             and isinstance(gp.features, InducingPoints)

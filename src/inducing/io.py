@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .layers.sparse_gp import SparseGP
+
 FORMAT = "inducing-1"
 M = TypeVar("M")
 
@@ -38,7 +40,8 @@ def load(path: str | os.PathLike, like: M) -> M:
     """The model `like`, with its arrays read from the file `path` that `save` wrote.
 
     `like` gives the structure: the same layers, kernels, features and likelihood, with arrays of the same shapes,
-    whatever their values. Arrays keep the dtype of the file. What is tied in `like` is tied again.
+    whatever their values; only the root of q(u) may have any of its forms. Arrays keep the dtype of the file. What is
+    tied in `like` is tied again.
 
     >>> import os, tempfile
     >>> import inducing as ig
@@ -55,6 +58,7 @@ def load(path: str | os.PathLike, like: M) -> M:
         raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
     if str(found.pop("format", "")) != FORMAT:
         raise ValueError(f"{os.fspath(path)} is no file of ig.save (format {FORMAT}).")
+    like = _with_roots(like, found)
     names, leaves, rebuild = _named(like)
     if set(names) != set(found):
         lacks, extra = sorted(set(names) - set(found)), sorted(set(found) - set(names))
@@ -79,6 +83,21 @@ def load(path: str | os.PathLike, like: M) -> M:
             )
     arrays = {name: jnp.asarray(found[name]) for name in first.values()}
     return rebuild([arrays[first[id(leaf)]] for leaf in leaves])
+
+
+def _with_roots(model: M, found: dict[str, np.ndarray]) -> M:
+    """The model with roots of q(u) in the forms of the file: full, diagonal, or coupled, as `collapse` makes them."""
+
+    def one(path, node):
+        if not isinstance(node, SparseGP) or isinstance(node.root, tuple):
+            return node
+        L, size = node.prior.num_latents, node.num_features
+        shape = found.get(jax.tree_util.keystr(path) + ".root", np.empty(0)).shape
+        if shape == node.root.shape or shape not in {(L, size, size), (L, size), (L * size, L * size)}:
+            return node
+        return eqx.tree_at(lambda layer: layer.root, node, jnp.zeros(shape, node.root.dtype))
+
+    return jax.tree_util.tree_map_with_path(one, model, is_leaf=lambda node: isinstance(node, SparseGP))
 
 
 def _named(model):

@@ -1,17 +1,21 @@
 """A model: a stack of layers that ends in a likelihood."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .data import Data
-from .layers.base import AbstractLayer
+from .layers.base import AbstractLayer, sum_of_kl
 from .likelihoods.base import AbstractLikelihood
 from .parameters import Module, dtype_of
 from .priors.as_input import OutputAsInput
+from .priors.gp import GP
+from .priors.independent import Independent
+from .priors.lmc import AbstractMixture
 
 if TYPE_CHECKING:
     from .prediction import JointPredictive, Posterior, Predictive
@@ -33,12 +37,15 @@ class Model(Module):
     likelihood: AbstractLikelihood
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer], likelihood: AbstractLikelihood):
-        layers = (layers,) if isinstance(layers, AbstractLayer) else tuple(layers)
+        layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
         if not layers:
             raise ValueError("layers is empty; a model needs at least one layer, such as ig.SparseGP(prior, features).")
         for i, layer in enumerate(layers):
             if not isinstance(layer, AbstractLayer):
-                raise TypeError(f"layers[{i}] must be a layer such as ig.SparseGP(...), got {type(layer).__name__}.")
+                raise TypeError(
+                    f"layers[{i}] must be a layer such as ig.SparseGP(...), got {type(layer).__name__}; wrap functions "
+                    "and networks in ig.Deterministic(...)."
+                )
         if not layers[-1].terminal:
             raise ValueError(
                 f"the last layer is a {type(layers[-1]).__name__}, which has no Gaussian output; "
@@ -48,7 +55,7 @@ class Model(Module):
             raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
         self.layers = layers
         self.likelihood = likelihood
-        self.width(None)
+        _check_number(self.width(None), likelihood)
 
     def width(self, inputs: int | None) -> int | None:
         """The number of outputs of the last layer for so many inputs; a ValueError names layers that do not fit.
@@ -94,13 +101,16 @@ class Model(Module):
 
     def kl(self) -> Float[Array, ""]:
         """Σ_l KL(q_l ‖ p_l) over the layers."""
-        return sum((layer.kl() for layer in self.layers[1:]), self.layers[0].kl())
+        return sum_of_kl(self)
 
     def check_inputs(self, X: Float[Array, "N D"]) -> None:
-        """Raise a ValueError for values of X that the first layer cannot take: wrong outputs in rows of `as_input`."""
+        """Raise a ValueError for values of X that the first layer cannot take: unknown categories or outputs."""
         prior = getattr(self.layers[0], "prior", None)
         if isinstance(prior, OutputAsInput):
             prior.check_inputs(X)
+        elif isinstance(prior, GP | Independent | AbstractMixture) and not isinstance(X, jax.core.Tracer):
+            for kernel in prior.kernels:
+                kernel.check_inputs(np.asarray(X))
 
     def predict(
         self,
@@ -136,6 +146,22 @@ class Model(Module):
         from .prediction import draw
 
         return draw(self, key, num_features)
+
+
+def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:
+    """Raise a ValueError if no number of outputs needs so many latent functions."""
+
+    def needed_by(outputs: int) -> int:
+        try:
+            return likelihood.num_latents(outputs)
+        except ValueError:
+            return 0
+
+    if latents is not None and latents not in {needed_by(outputs) for outputs in range(1, latents + 1)}:
+        raise ValueError(
+            f"the last layer gives {latents} latent functions, a number that {type(likelihood).__name__} cannot use; "
+            "change the prior's number of outputs, or the likelihood."
+        )
 
 
 def enter(model: Model, data: Data) -> Float[Array, "N 1 D"]:

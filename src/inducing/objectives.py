@@ -1,5 +1,6 @@
 """The bound that trains every model, and its relatives."""
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,10 @@ def elbo(
     """
     data = _checked(model, data)
     check_counts(samples=samples, importance=importance)
+    if isinstance(num_data, numbers.Real):
+        check_counts(num_data=num_data)
+    if isinstance(beta, numbers.Real) and not beta >= 0:
+        raise ValueError(f"beta must be 0 or more, got {beta}.")
     scale = 1.0 if num_data is None else num_data / len(data)
     doubly = doubly_reparameterised and importance > 1
     if doubly:
@@ -118,7 +123,7 @@ def iw_elbo_global(
     >>> ig.iw_elbo_global(model, ([0.0, 1.0], [0.5, 0.2]), key=jax.random.key(0), importance=5).shape
     ()
     """
-    data = _checked(model, data)
+    data, key = _checked(model, data), needed(key)
     check_counts(samples=samples, importance=importance)
     if num_data not in (None, len(data)):
         raise ValueError(

@@ -105,7 +105,8 @@ def as_float_array(value: Any) -> Any:
         return tuple(as_float_array(v) for v in value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
-        return jnp.array(value, dtype=dtype)  # said aloud: a weakly typed array would be compiled for anew after a step
+        # said aloud: a weakly typed array would be compiled for anew after a step
+        return jnp.array(value, dtype=jax.dtypes.canonicalize_dtype(dtype))
     try:
         return jnp.array(value, dtype=float)
     except (TypeError, ValueError):

@@ -11,14 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .covariance import Dense
+from .checks import check_counts
 from .data import Data, as_inputs
 from .layers.base import AbstractLayer
 from .layers.bayesian_dense import BayesianDense
 from .layers.sparse_gp import Cache, SparseGP, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
-from .likelihoods.predictive import Predictive, lenient, refuse_variances_alone, sample_mixture, sampling_root
+from .likelihoods.predictive import (
+    Predictive,
+    gaussian_log_prob,
+    lenient,
+    refuse_variances_alone,
+    sample_mixture,
+    sampling_root,
+)
 from .likelihoods.supports import fill_missing
 from .parameters import dtype_of
 from .runtime import jit, limited_threads
@@ -144,6 +151,10 @@ class JointPredictive(eqx.Module):
         """The central interval of each label by itself that holds probability `level`."""
         return self.marginal.interval(level)
 
+    def cdf(self, y: Any) -> Float[Array, "N P"]:
+        """P(label ≤ y), of each label by itself."""
+        return self.marginal.cdf(y)
+
     def log_prob(self, y: Any, *, key: Array | None = None, samples: int = 1000) -> Float[Array, ""]:
         """log p(y_1, …, y_N), one number for all labels; missing ones (NaN) are left out.
 
@@ -155,7 +166,7 @@ class JointPredictive(eqx.Module):
         y, present = fill_missing(y, self.likelihood.fill)
         if isinstance(self.likelihood, Gaussian):
             noise = self.likelihood.noise(y.shape, self.index)
-            logs = jax.vmap(lambda m, c: _gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
+            logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
         else:
             key = jax.random.key(0) if key is None else key
             f = _sample_joint(self.latent_mean, self.latent_cov, key, (samples,))
@@ -304,7 +315,7 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
         if len(X) <= ROWS:
             return one_block(X)
         blocks, rows = _blocks(len(X), ROWS), len(X)
-        X = jnp.pad(X, [(0, blocks * ROWS - rows), (0, 0)]).reshape(blocks, ROWS, -1)
+        X = jnp.pad(X, [(0, blocks * ROWS - rows), (0, 0)], mode="edge").reshape(blocks, ROWS, -1)
         return jax.lax.map(one_block, X).reshape(blocks * ROWS, -1)[:rows]
 
     return f
@@ -355,8 +366,7 @@ def _input_dim(model: "Model") -> int | None:
 
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}.")
+    check_counts(samples=samples)
     return (jax.random.key(0) if key is None else key), (samples if model.is_stochastic else 1)
 
 
@@ -385,8 +395,7 @@ def _moments(
     size = FEW if N * samples <= FEW else max(1, ROWS // samples)
     blocks = _blocks(N, size)
     capacity = 1 << (blocks - 1).bit_length()
-    x = np.zeros((capacity * size, X.shape[1]), X.dtype)
-    x[:N] = np.asarray(X)
+    x = np.pad(np.asarray(X), [(0, capacity * size - N), (0, 0)], mode="edge")  # the model need not be finite at 0
     rows = np.full(capacity * size, NEW)
     rows[:N] = NEW if index is None else np.asarray(index)
     x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
@@ -482,14 +491,3 @@ def _sample_joint(means: Array, covs: Array, key: Array, shape: tuple[int, ...])
     z = jax.random.normal(noise, (*shape, N * F), means.dtype)
     flat = z @ roots[0].T if S == 1 else jnp.einsum("...ij,...j->...i", roots[s], z)
     return means[s] + flat.reshape(*shape, N, F)
-
-
-def _gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:
-    """log N(y | mean, cov + noise) of the labels that are present."""
-    # A missing label becomes an independent standard normal of value zero; its constant is left out.
-    seen = present.reshape(-1)
-    residual = jnp.where(seen, (y - mean).reshape(-1), 0.0)
-    K = jnp.where(seen[:, None] & seen[None, :], cov, 0.0) + jnp.diag(jnp.where(seen, noise.reshape(-1), 1.0))
-    K = Dense(K)
-    a = K.root_solve(residual[:, None])
-    return -0.5 * (jnp.sum(a**2) + K.logdet() + jnp.sum(seen).astype(a.dtype) * np.log(2.0 * np.pi))

@@ -170,7 +170,8 @@ def _tower(tower, mean, variance, num, centre, width):
         z, w = _graded_node(z0, a, b, lower + step * jax.lax.broadcasted_iota(mean.dtype, mean.shape, 0))
         f, w = once((mean + sd * z, w))
         ones = jnp.ones((1, num), mean.dtype)
-        return tuple((ones @ (w * term)) / (ones @ w) for term in tower(f))
+        total = ones @ w
+        return tuple((ones @ (w * term)) / total for term in tower(f))
 
     n = min(max(mean.size, 1), ROWS)
     whole = [jnp.pad(a.ravel(), (0, -mean.size % n)).reshape(-1, 1, n) for a in (mean, variance, centre)]

@@ -127,7 +127,7 @@ class GPClassifier(ClassifierMixin, _GP):
             raise ValueError(f"y has {C} class; a classifier needs two or more classes.")
         default = likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C)
         likelihood = default if self.likelihood is None else self.likelihood
-        return self._train(X, codes.astype(float), 1 if C == 2 else C, likelihood)
+        return self._train(X, codes.astype(float), likelihood.num_latents(1), likelihood)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class [N, C], in the order of `classes_`."""

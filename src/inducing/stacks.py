@@ -66,8 +66,11 @@ def deep_gp(
     Z = np.asarray(kmeans(x, num_inducing))
     layers: list[AbstractLayer] = []
     if latent is not None:
+        if not isinstance(latent, LatentVariable):
+            raise TypeError(f"latent must be an ig.LatentVariable, got {type(latent).__name__}.")
         layers.append(latent)
         rng = np.random.default_rng(0)
+        Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))  # equal inputs are different with different h
         Z = np.concatenate([Z, rng.standard_normal((len(Z), latent.dim))], axis=1)
         x = np.concatenate([x, rng.standard_normal((len(x), latent.dim))], axis=1)
     width = min(x.shape[1], 30) if width is None else width
@@ -99,5 +102,5 @@ def _inner_mean(x: np.ndarray, width: int, dtype: Any) -> tuple[AbstractMean, np
     if width > D:
         matrix = np.concatenate([np.eye(D), np.zeros((D, width - D))], axis=1)
     else:
-        matrix = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:width].T
+        matrix = np.linalg.svd(x - x.mean(axis=0), full_matrices=len(x) < D)[2][:width].T  # [D, D] if data are few
     return Linear(jnp.asarray(matrix, dtype), jnp.zeros((), dtype)), matrix

@@ -14,6 +14,7 @@ from .summary import summary
 from .training.fit import fit
 
 HELD_OUT = 0.1
+MISSING = {"", "nan", "na", "n/a", "null", "none"}
 
 
 def run(
@@ -29,9 +30,10 @@ def run(
 ) -> dict[str, float]:
     """Fit the column `target` of a CSV file with a header by all its other columns; predict the rows of `new`.
 
-    Numbers are regressed with Gaussian noise; the numbers 0 and 1, or text, are classes. An empty target is a missing
-    label. `out` gets the columns of `new` and, for each row, the mean and a 95 % interval, or the probability of each
-    class. Without `new`, a tenth of the rows is held out of the fit, and their scores are printed and returned.
+    Numbers are regressed with Gaussian noise; the numbers 0 and 1, or text, are classes. An empty target, or one of NA,
+    NaN, null and None, is a missing label. `out` gets the columns of `new` and, for each row, the mean and a 95 %
+    interval, or the probability of each class. Without `new`, a tenth of the rows is held out of the fit, and their
+    scores are printed and returned.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +51,10 @@ def run(
     y, classes = _labels(table[target], target, train)
     rows = {} if new is None else _read(new)
     missing = [name for name in names if new is not None and name not in rows]
+    if new is None and len(X) < 2:
+        raise ValueError(
+            f"{train} has one row, which cannot be held out and fitted; give more rows, or a table of new ones."
+        )
     if missing:
         raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
     Xnew = X[:0] if new is None else _numbers(rows, names, new)
@@ -76,11 +82,14 @@ def run(
 
 
 def _read(path: str | Path) -> dict[str, list[str]]:
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte-order mark
         lines = [line for line in csv.reader(file) if line]
     if len(lines) < 2:
         raise ValueError(f"{path} must have a header and at least one row, got {len(lines)} lines.")
     header = [name.strip() for name in lines[0]]
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path} has two columns called {twice!r}; rename one of them.")
     for number, line in enumerate(lines[1:], 2):
         if len(line) != len(header):
             raise ValueError(f"{path}, line {number}: {len(line)} cells, but the header has {len(header)}.")
@@ -119,18 +128,26 @@ def _numbers(table: dict[str, list[str]], names: list[str], path: str | Path) ->
 
 def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray, list[str]]:
     """The target as numbers, NaN where missing, and its classes, if it has any."""
-    present = [cell for cell in map(str.strip, cells) if cell]
+    cells = ["" if cell.strip().lower() in MISSING else cell.strip() for cell in cells]
+    present = [cell for cell in cells if cell]
     if not present:
         raise ValueError(f"{path}: all cells of the target {target!r} are empty.")
     numbers = [_number(cell) for cell in present]
-    text, binary = any(v is None for v in numbers), set(numbers) == {0.0, 1.0}
-    if not text and not binary:
-        return np.asarray([float(cell) if cell.strip() else np.nan for cell in cells]), []
-    classes = sorted(set(present))
+    words = sum(v is None for v in numbers)
+    if 0 < words < 0.5 * len(present):
+        word = next(cell for cell in present if _number(cell) is None)
+        raise ValueError(
+            f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} among numbers; empty that cell "
+            "if the label is missing, or write all classes as words."
+        )
+    if not words and set(numbers) != {0.0, 1.0}:
+        return np.asarray([float(cell) if cell else np.nan for cell in cells]), []
+    cells = cells if words else [f"{float(cell):g}" if cell else cell for cell in cells]
+    classes = sorted(set(cells) - {""})
     if len(classes) < 2:
         raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
     code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
-    return np.asarray([code[cell.strip()] for cell in cells]), classes
+    return np.asarray([code[cell] for cell in cells]), classes
 
 
 def _columns(model: Any, X: np.ndarray, target: str, classes: list[str]) -> dict[str, np.ndarray]:

@@ -294,6 +294,8 @@ def test_bad_arguments_are_named():
         (lambda: F.SphericalHarmonics(10, 2), "dim must be from 2 to 9"),
         (lambda: F.SphericalHarmonics(8, 12), "features, more than"),
         (lambda: F.Multiscale([[0.0]], [[1.0, 2.0]]), "Z and widths"),
+        (lambda: F.Multiscale([[0.0]], [[1.0]]).Kuf(k.SquaredExponential(), jnp.zeros((3, 2))), "live in 1 dimension"),
+        (lambda: F.Multiscale([[0.0]], [[1.0]]).Kuu(k.SquaredExponential([1.0, 2.0]), 0.0), "lengthscale has 2"),
         (lambda: k.HilbertSpace(k.Matern32(), (1.0, -1.0), 4), "low < high"),
     ]
     for call, message in wrong:

@@ -413,3 +413,28 @@ def test_kernels_vmap_over_their_parameters():
 def test_errors_name_the_cure(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_features_of_several_products_are_close_for_every_key():
+    """In any order of the factors: what is a product already must not always meet the same partner."""
+    first = K.ActiveDims(K.Coregion([[1.0], [0.8], [0.3]], [0.1] * 3), 1)
+    second = K.ActiveDims(K.Coregion([[1.0], [-0.5], [0.6]], [0.1] * 3), 2)
+    kernel = K.ActiveDims(K.SquaredExponential(), 0) * first * second
+    x = jnp.array([[0.2, 0.0, 1.0]])
+    sizes = [jnp.sum(kernel.random_features(key, 1024, 3)(x) ** 2) for key in jax.random.split(jax.random.key(0), 5)]
+    np.testing.assert_allclose(sizes, float(kernel.diag(x)[0]), rtol=0.3)
+
+
+def test_unknown_categories_are_refused_before_anything_is_compiled():
+    kernel = K.ActiveDims(K.SquaredExponential(), 0) * K.ActiveDims(K.Coregion([[1.0], [-1.0]], [0.1, 0.1]), 1)
+    X = np.array([[0.0, 0.0], [0.5, 1.0], [1.0, 1.0 - 1e-12]])
+    gp = ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(X))
+    model, wrong = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), np.array([[0.0, 0.0], [0.0, 2.0], [0.0, 1.0]])
+    np.testing.assert_array_equal(kernel.diag(X), jax.jit(lambda X: kernel.diag(X))(X))  # 1 − 1e-12 is 1
+    for run in (
+        lambda: ig.fit(model, (wrong, np.zeros(3)), progress=False),
+        lambda: model.predict(wrong),
+        lambda: ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(wrong)),
+    ):
+        with pytest.raises(ValueError, match=r"whole numbers from 0 to 1, got 2\.0"):
+            run()

@@ -226,3 +226,26 @@ def test_predictions_inside_jit_and_grad():
 def test_numpyro_is_not_imported_with_the_library():
     code = "import inducing, sys; assert 'numpyro' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("scale", [1e-2, 1e-4, 1e-8])
+def test_laplace_noise_much_narrower_than_the_function(dtype, scale):
+    """Then y has the distribution of f, up to O(scale²)."""
+    one = jnp.ones((1, 1), dtype)
+    pred = L.Laplace(jnp.asarray(scale, dtype)).predictive(0 * one, one)
+    np.testing.assert_allclose(pred.log_prob(one), stats.norm.logpdf(1.0), atol=2e-5)
+    np.testing.assert_allclose(pred.interval(0.95)[1], stats.norm.ppf(0.975), rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale, sd, y", [(500.0, 5.0, 1e-3), (5.0, 30.0, 1e-8), (50.0, 5.0, 0.999)])
+def test_beta_labels_far_from_what_was_expected(scale, sd, y):
+    """Against a fine grid around the f that the label speaks of."""
+    likelihood, one = L.Beta(scale), jnp.ones((1, 1))
+    f = stats.norm.ppf(y) + np.linspace(-6.0, 6.0, 400_001)[:, None]
+    terms = np.asarray(likelihood.log_prob(jnp.asarray(f), jnp.full_like(f, y)))[:, 0] + stats.norm(8.0, sd).logpdf(
+        f[:, 0]
+    )
+    expected = np.log(np.trapezoid(np.exp(terms - terms.max()), f[:, 0])) + terms.max()
+    found = likelihood.predictive_log_prob(8.0 * one, sd**2 * one, y * one)
+    np.testing.assert_allclose(found, expected, atol=0.01)

@@ -133,3 +133,27 @@ def test_second_derivatives():
     covariance, diagonal = jax.jit(lambda x: (prior.covariance(x), prior.Kff_diag(x)))(jnp.zeros((1, 1)))
     np.testing.assert_allclose(covariance, [[48.0]], rtol=1e-10)
     np.testing.assert_allclose(diagonal, [[[48.0]]], rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["closed", "quadrature"])
+def test_draws_of_a_convolution_outside_jit(kind):
+    """Keys are concrete there, and what is drawn runs where its inputs are traced."""
+    smoothing = ig.priors.GaussianSmoothing([[0.3], [0.5]])
+    kernel = ig.kernels.SquaredExponential() if kind == "closed" else ig.kernels.Matern52()
+    prior = ig.priors.ConvolutionProcess(smoothing, kernel)
+    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(jnp.zeros((1, 1)))), ig.likelihoods.Gaussian(0.1))
+    f = model.draw(jax.random.key(0), 16)
+    X = jnp.linspace(-1.0, 1.0, 4)[:, None]
+    assert f(X).shape == (4, 2)
+    np.testing.assert_allclose(f(X[2:]), f(X)[2:], rtol=1e-12)
+
+
+def test_a_kernel_of_categories_does_not_hide_the_derivatives_in_x():
+    B = np.array([[1.5, 2.0], [2.0, 4.5]])
+    category = ig.kernels.ActiveDims(ig.kernels.Coregion([[1.0], [2.0]], [0.5, 0.5]), (1,))
+    smooth = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(0.5), (0,))
+    prior = ig.priors.Derivative(ig.priors.MatrixValued(smooth * category, 2), dim=1)
+    np.testing.assert_allclose(prior.covariance(jnp.zeros((1, 1))), 4.0 * B, rtol=1e-12)
+    rough = ig.kernels.ActiveDims(ig.kernels.Matern12(), (0,))
+    with pytest.raises(TypeError, match="no derivative in mean square"):
+        ig.priors.Derivative(ig.priors.MatrixValued(rough * category, 2), dim=1)

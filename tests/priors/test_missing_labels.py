@@ -22,6 +22,7 @@ L = ig.likelihoods
 REALS, POSITIVE, SHARES = RNG.normal(size=(8, 2)), RNG.gamma(2.0, size=(8, 2)), RNG.uniform(0.1, 0.9, (8, 2))
 COUNTS, BITS = RNG.integers(0, 5, (8, 2)).astype(float), RNG.integers(0, 2, (8, 2)).astype(float)
 CLASSES = RNG.integers(0, 3, (8, 1)).astype(float)
+TWO = ig.priors.LMC([[1.0], [2.0]], K())
 LIKELIHOODS = {
     "Gaussian": (L.Gaussian(0.1), REALS),
     "Gaussian, known noise": (L.Gaussian(L.PerDatum(RNG.uniform(0.1, 0.5, (8, 2)), new=0.1)), REALS),
@@ -162,6 +163,19 @@ def test_image_blocks_do_not_change_the_numbers(monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+def test_slopes_alone_give_the_landscape():
+    """All labels of a value may be missing if some of its derivatives were seen."""
+    prior = ig.priors.Derivative(ig.GP(K()), dim=1, values=True)
+    Z = ig.features.InducingPoints(jnp.linspace(-1, 1, 6)[:, None])
+    labels = np.concatenate([np.full((8, 1), np.nan), np.cos(X)], axis=1)
+    model = ig.Model(ig.SparseGP(prior, Z), ig.likelihoods.Gaussian(1e-4))
+    model = ig.fit(model, (X, labels), steps=20, progress=False).model
+    f = np.asarray(model.posterior(np.array([[-0.7], [0.7]])).mean)[:, 0]
+    np.testing.assert_allclose(f[1] - f[0], 2 * np.sin(0.7), rtol=1e-2)
+    with pytest.raises(ValueError, match="every label in column 0"):
+        ig.fit(model_of(ig.priors.Independent([K(), K()]), ig.likelihoods.Gaussian()), (X, labels), progress=False)
+
+
 def rough_matrix():
     """A matrix-valued kernel of paths without derivatives, in the output-as-input view."""
     kernel = ig.priors.as_input(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern12())).kernel
@@ -191,6 +205,17 @@ def rough_matrix():
         (lambda: ig.GP(K()).condition(X, jnp.zeros((8, 2)), 0.1), "2 columns"),
         (lambda: ig.collapsed_elbo(model_of(ig.GP(K()), ig.likelihoods.Gaussian()), (X, jnp.zeros((8, 2)))), "columns"),
         (lambda: ig.fit(model_of(ig.GP(K()), ig.likelihoods.Gaussian()), (X, jnp.zeros((8, 2)))), "y has 2 columns"),
+        (lambda: ig.priors.LMC(np.zeros((0, 2)), K()), "W must be"),
+        (lambda: ig.priors.LMC([[1.0]], TWO), "must be GPs .* got LMC"),
+        (lambda: ig.priors.Independent(K(), num=0), "num must be an integer of at least 1, got 0"),
+        (lambda: ig.priors.MatrixValued(K(), 0), "num_outputs must be an integer of at least 1, got 0"),
+        (lambda: ig.priors.MatrixValued(ig.priors.as_input(TWO).kernel, 3).covariance(X), "from 0 to 1"),
+        (lambda: ig.priors.ImageConvolution([K(), K()], (4, 4), (2, 2), num=3), "2 GPs but num is 3"),
+        (lambda: ig.priors.Derivative(ig.GP(K()), dim=0), "dim must be an integer"),
+        (lambda: model_of(TWO, L.Softmax(3)), "gives 2 latent functions, a number that Softmax cannot use"),
+        (lambda: model_of(TWO, L.PerOutput([L.Gaussian()])), "gives 2 .* PerOutput cannot use"),
+        (lambda: ig.fit(model_of(TWO, L.Gaussian([0.1, 0.2, 0.3])), (X, REALS)), "3 values, but the number"),
+        (lambda: model_of(TWO, L.Gaussian([0.1, 0.2, 0.3])).predict(X).mean, "3 values, but the number"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_named(build, message):

@@ -327,6 +327,15 @@ def test_beta_and_any_optimiser():
     assert np.isclose(result.bound, ig.elbo(result.model, (X, y), beta=0.5))
 
 
+def test_an_optimiser_that_searches_along_a_line():
+    """It is given the objective, and climbs farther in as many steps than one that is not."""
+    bounds = [
+        ig.fit(regression(), (X, y), optimiser=optax.lbfgs(), method="adam", steps=30, progress=False).bound,
+        ig.fit(regression(), (X, y), optimiser=optax.adam(0.01), method="adam", steps=30, progress=False).bound,
+    ]
+    assert bounds[0] > bounds[1] + 10
+
+
 def test_float32():
     X32, y32 = wave(dtype=np.float32)
     for method in ("collapsed", "natgrad"):

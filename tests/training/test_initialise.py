@@ -181,6 +181,60 @@ def test_scales_of_priors_that_map_their_latents(name):
     assert np.isclose(variances.mean(), labels.var(axis=0).mean())
 
 
+def squared(kernel):
+    return kernel * kernel
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ig.kernels.Polynomial(3),
+        squared(ig.kernels.SquaredExponential()),
+        ig.kernels.ChangePoint((ig.kernels.Matern52(), ig.kernels.Matern32()), [2.0], 3.0),
+        ig.kernels.Warped(ig.kernels.SquaredExponential(), jnp.exp),
+    ],
+    ids=["polynomial", "tied product", "change point", "warped"],
+)
+def test_the_prior_variance_becomes_that_of_the_labels(kernel):
+    model = ig.Model(ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(X[:5])), ig.likelihoods.Gaussian())
+    found = init.scales(model, (X, 1e12 * y)).layers[0].prior.kernel
+    assert np.isclose(found.diag(X).mean(), (1e12 * y).var())
+    moved = getattr(getattr(found, "kernel", found), "kernels", [getattr(found, "kernel", None)])[0]
+    assert moved is None or float(moved.lengthscale) != 1.0
+
+
+def test_a_vector_of_defaults_is_set_from_the_data():
+    places = 1e2 * np.concatenate([X, X[::-1]], axis=1)
+    for start, stays in (([1.0, 1.0], False), ([1.0, 70.0], True)):
+        gp = ig.SparseGP(ig.GP(ig.kernels.Matern52(start)), ig.features.InducingPoints(places[:5]))
+        model, _ = automatic_scales(ig.Model(gp, ig.likelihoods.Gaussian()), ig.Data(places, y), lambda leaf: True)
+        assert np.array_equal(model.layers[0].prior.kernel.lengthscale, start) == stays
+
+
+@pytest.mark.parametrize("label", [0.1, 0.0, -1e9])
+def test_one_label_of_an_output_says_little_of_its_noise(label):
+    labels = np.stack([y, np.full(len(y), np.nan)], axis=1)
+    labels[5, 1] = label
+    noise = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(), ig.likelihoods.Gaussian()])
+    gp = ig.SparseGP(ig.priors.LMC([[1.0], [1.0]], ig.kernels.Matern52()), ig.features.InducingPoints(X[:5]))
+    likelihood = init.scales(ig.Model(gp, noise), (X, labels)).likelihood
+    assert np.isclose(likelihood.likelihoods[1].variance, 0.1 * (label**2 or 1.0))
+    own = ig.likelihoods.Gaussian([0.5])  # one number, written as a vector, for both outputs
+    assert init.scales(ig.Model(gp, own), (X, labels)).likelihood.variance.shape == (1,)
+
+
+def test_places_move_in_units_of_the_data_however_far_out_they_start():
+    from inducing.parameters import partition
+    from inducing.training.problem import make_problem
+
+    Z = np.array([[0.0], [1.0], [50.0]])
+    model = ig.Model(
+        ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian()
+    )
+    units = make_problem(model, partition(model), ig.Data(X, y)).units
+    assert np.allclose([u[1] for u in units if u is not None and u[1].ndim == 2], X.std())
+
+
 def test_a_kronecker_root_is_looked_at_factor_by_factor(monkeypatch):
     monkeypatch.delattr(qu, "expand")
     part = ig.features.Product((ig.features.Fourier(-1.0, 5.0, 2), ig.features.Fourier(-1.0, 5.0, 1)))

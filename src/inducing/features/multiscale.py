@@ -6,10 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import Dense
+from ..kernels.base import check_size
 from ..kernels.stationary import SquaredExponential
 from ..parameters import positive, real
 from ..quadrature import qmc_rule
-from .base import AbstractFeatures, refuse
+from .base import AbstractFeatures, check_columns, refuse
 from .quadrature_rules import gauss_hermite, in_blocks, tensor
 
 
@@ -56,6 +57,7 @@ class Multiscale(AbstractFeatures):
         return Dense(self._smoothed(kernel, self.Z, s2[:, None, :] + s2[None, :, :]), jitter)
 
     def Kuf(self, kernel, X):
+        check_columns(self, X, self.Z.shape[1])
         return self._smoothed(kernel, X, (self.widths**2)[:, None, :])
 
     def _smoothed(self, kernel, X: Float[Array, "N D"], s2: Float[Array, "M n D"]) -> Float[Array, "M N"]:
@@ -66,6 +68,7 @@ class Multiscale(AbstractFeatures):
                 "a SquaredExponential kernel",
                 "for others use features.Integral or InducingPoints",
             )
+        check_size(kernel, "lengthscale", kernel.lengthscale, self.Z.shape[1])
         l2 = jnp.broadcast_to(kernel.lengthscale, self.Z.shape[1:]) ** 2
         total = l2[None, None, :] + s2
         difference = self.Z[:, None, :] - X[None, :, :]

@@ -55,6 +55,11 @@ class AbstractKernel(Module):
         Kernels of finite rank give their exact features, however many there are.
         """
 
+    def check_inputs(self, X: np.ndarray) -> None:
+        """Raise a ValueError for values in X [N, D] that the kernel cannot take: a `Coregion` knows its categories."""
+        for part in getattr(self, "kernels", ()):
+            part.check_inputs(X)
+
     def __add__(self, other: Any) -> "AbstractKernel":
         from inducing.kernels.composite import Sum
 

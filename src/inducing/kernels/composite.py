@@ -1,13 +1,14 @@
 """Kernels made of kernels: sums, products, chosen dimensions, warped inputs, change points."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
@@ -112,7 +113,9 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
         if n * m <= max(num, n, m):
             return (a[:, :, None] * b[:, None, :]).reshape(X.shape[0], n * m)
         total = n * -(-num // n)
-        order = jnp.tile(jax.random.permutation(key, m), -(-total // m))[:total]
+        # all copies are shuffled as one: with one order for every copy, features of `first` that are such products
+        # themselves, of as many, would always meet the same partner
+        order = jax.random.permutation(key, jnp.tile(jnp.arange(m), -(-total // m)))[:total]
         a = jnp.tile(a, (1, total // n))
         return jnp.sqrt(jnp.asarray(n * m / total, X.dtype)) * a * b[:, order]
 
@@ -120,7 +123,7 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
 
 
 def _as_columns(dims: Any) -> tuple[int, ...]:
-    return (dims,) if isinstance(dims, int) else tuple(operator.index(d) for d in dims)
+    return tuple(operator.index(d) for d in (dims if isinstance(dims, Iterable) else (dims,)))
 
 
 class ActiveDims(AbstractKernel):
@@ -150,6 +153,10 @@ class ActiveDims(AbstractKernel):
                 f"choose columns from 0 to {X.shape[-1] - 1}."
             )
         return jnp.stack([X[..., d] for d in self.dims], axis=-1)
+
+    def check_inputs(self, X: np.ndarray) -> None:
+        if max(self.dims) < X.shape[1]:  # what has too few columns is refused elsewhere
+            self.kernel.check_inputs(X[:, self.dims])
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.kernel(self._columns(x), self._columns(y))

@@ -34,18 +34,21 @@ class Coregion(AbstractKernel):
             )
 
     def _index(self, X: Float[Array, "... D"]) -> Int[Array, "..."]:
-        P = self.W.shape[0]
         if X.shape[-1] != 1:
             raise ValueError(
                 f"Coregion takes one column of category numbers, got {X.shape[-1]} columns; "
                 "choose it with ActiveDims(Coregion(...), (column,))."
             )
         if not isinstance(X, jax.core.Tracer):
-            values = np.asarray(X)
-            wrong = values[(values != np.round(values)) | (values < 0) | (values >= P)]
-            if wrong.size:
-                raise ValueError(f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}.")
-        return X[..., 0].astype(int)
+            self.check_inputs(np.atleast_2d(np.asarray(X)))
+        return jnp.round(X[..., 0]).astype(int)
+
+    def check_inputs(self, X: np.ndarray) -> None:
+        P = self.W.shape[0]
+        whole = np.round(X)
+        wrong = X[~((np.abs(X - whole) <= 1e-6) & (whole >= 0) & (whole < P))]
+        if wrong.size:
+            raise ValueError(f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}.")
 
     def _matrix(self) -> Float[Array, "P P"]:
         return self.W @ self.W.T + jnp.diag(self.kappa)

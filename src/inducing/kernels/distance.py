@@ -15,7 +15,11 @@ DIRECT_DIMENSIONS_IF_ROUGH = 32
 
 
 def by_differences(dim: int, rough: bool) -> bool:
-    """Whether squared distances are sums of squared differences, not products of matrices."""
+    """Whether squared distances are sums of squared differences, not products of matrices.
+
+    >>> by_differences(3, rough=False), by_differences(8, rough=False), by_differences(8, rough=True)
+    (True, False, True)
+    """
     return dim <= (DIRECT_DIMENSIONS_IF_ROUGH if rough else DIRECT_DIMENSIONS)
 
 

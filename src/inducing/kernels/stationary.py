@@ -227,7 +227,8 @@ def _gaussian_jvp(primals, tangents):
     (X, Z, variance), (dX, dZ, dvariance) = primals, tangents
     K = _gaussian(X, Z, variance)
     other, dother = (X, dX) if Z is None else (Z, dZ)
-    return K, K * half_tangent(X, -dX, other, -dother, dvariance / variance)
+    share = dvariance / jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)  # σ² may have underflown to 0
+    return K, K * half_tangent(X, -dX, other, -dother, share)
 
 
 # The profiles as functions of s = r². Each derivative of a Matérn profile in s is a Matérn profile of lower order:

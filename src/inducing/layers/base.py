@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..data import Data
-from ..parameters import Module
+from ..parameters import Module, dtype_of
 
 
 def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -97,3 +98,9 @@ def refuse_terminal(layer: AbstractLayer) -> NoReturn:
         f"{type(layer).__name__} cannot be the last layer of a model: its output is no Gaussian function of its input. "
         "End the stack with a SparseGP, BayesianDense or Deterministic layer."
     )
+
+
+def sum_of_kl(stack: Any) -> Float[Array, ""]:
+    """Σ_l KL(q_l ‖ p_l) over the layers of a stack, in its dtype, which layers without arrays do not know."""
+    dtype = dtype_of(stack)
+    return sum((layer.kl().astype(dtype) for layer in stack.layers), jnp.zeros((), dtype))

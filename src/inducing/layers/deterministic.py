@@ -1,6 +1,6 @@
 """Layers without randomness: any function, and the concatenation of a layer's output with its input."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..parameters import dtype_of
-from .base import AbstractLayer, refuse_terminal
+from .base import AbstractLayer, refuse_terminal, sum_of_kl
 
 
 class Deterministic(AbstractLayer):
@@ -37,7 +37,8 @@ class Deterministic(AbstractLayer):
         if not callable(function):
             raise TypeError(f"function must be a function or an Equinox module of one point, got {function!r}.")
         # a plain function is no parameter; as a Partial it is part of the tree's structure and not a leaf
-        is_tree = bool(jax.tree.leaves(function)) and jax.tree.leaves(function) != [function]
+        is_leaf = any(leaf is function for leaf in jax.tree.leaves(function))
+        is_tree = bool(jax.tree.leaves(function)) and not is_leaf
         self.function = function if is_tree else jax.tree_util.Partial(function)
 
     def _apply(self, x: Array) -> Array:
@@ -98,9 +99,12 @@ class Skip(AbstractLayer):
         return False
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer]):
-        self.layers = (layers,) if isinstance(layers, AbstractLayer) else tuple(layers)
+        self.layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
         if not self.layers:
             raise ValueError("layers is empty; give Skip at least one layer.")
+        for layer in self.layers:
+            if not isinstance(layer, AbstractLayer):
+                raise TypeError(f"Skip holds layers, not a {type(layer).__name__}; wrap it in ig.Deterministic(...).")
 
     def propagate(self, x, key, data, replicates):
         keys: Any = [None] * len(self.layers) if key is None else jax.random.split(key, len(self.layers))
@@ -120,7 +124,7 @@ class Skip(AbstractLayer):
         refuse_terminal(self)
 
     def kl(self):
-        return sum((layer.kl() for layer in self.layers[1:]), self.layers[0].kl())
+        return sum_of_kl(self)
 
     def draw(self, key, num, dim):
         functions: list[Any] = []

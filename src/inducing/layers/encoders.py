@@ -67,11 +67,13 @@ class PerDatum(AbstractEncoder):
 
     def __call__(self, x, data, dim):
         N = self.mean.shape[0]
-        if not isinstance(data.index, jax.core.Tracer) and np.asarray(data.index).max() >= N:
-            raise ValueError(
-                f"Data.index goes up to {np.asarray(data.index).max()} but the encoder has Gaussians for {N} data; "
-                "number the data of all batches from 0 as in the encoder."
-            )
+        if not isinstance(data.index, jax.core.Tracer):
+            least, most = np.asarray(data.index).min(), np.asarray(data.index).max()
+            if least < 0 or most >= N:
+                raise ValueError(
+                    f"Data.index goes from {least} up to {most} but the encoder has Gaussians for {N} data; number the "
+                    "data of all batches from 0 as in the encoder."
+                )
         lower = None if self.lower is None else self.lower[data.index][:, None]
         return self.mean[data.index][:, None], _root(self.scale[data.index][:, None], lower)
 

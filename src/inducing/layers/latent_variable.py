@@ -1,5 +1,6 @@
 """Latent variables h_n of single data (sections 3.3, 4.2 and 4.5)."""
 
+import numbers
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -56,8 +57,9 @@ class LatentVariable(AbstractLayer):
         return False
 
     def __init__(self, dim: int, encoder: Any = None, mean: Any = None, scale: Any = None):
-        if not isinstance(dim, int) or dim < 1:
+        if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
             raise ValueError(f"dim must be a positive number of dimensions, got {dim!r}.")
+        dim = int(dim)
         if encoder is not None and not isinstance(encoder, AbstractEncoder):
             raise TypeError(
                 f"encoder must be ig.layers.PerDatum(...), ig.layers.Amortised(...) or None, "

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..covariance import AbstractCovariance, Dense, batched, default_jitter
 from ..features.base import AbstractFeatures
+from ..features.points import InducingPoints
 from ..gaussian import Coordinates
 from ..parameters import as_float_array, dtype_of, lower_triangular, real
 from ..priors.base import (
@@ -25,6 +27,7 @@ from ..priors.base import (
 )
 from ..priors.latents import apply_features
 from ..products import products, times_transpose
+from ..quadrature import safe_sqrt
 from . import qu
 from .base import AbstractLayer, standard_normal
 from .reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
@@ -125,6 +128,10 @@ class SparseGP(AbstractLayer):
             raise ValueError(f"jitter must be 0 or positive, got {jitter}.")
         L, M = prior.num_latents, self.num_features
         jax.eval_shape(lambda: prior.Kuu(self.features, self.jitter))  # refuses features that the kernel cannot serve
+        for part in self.features if isinstance(self.features, tuple) else (self.features,):
+            if isinstance(part, InducingPoints) and not isinstance(part.Z, jax.core.Tracer):
+                for kernel in prior.kernels:
+                    kernel.check_inputs(np.asarray(part.Z))
         if mean is None:
             mean = prior.mu_u(self.features) if coordinates == "u" else jnp.zeros((L, M), dtype)
             mean = jnp.broadcast_to(mean, (L, M))
@@ -327,10 +334,14 @@ class SparseGP(AbstractLayer):
         J, L, P = self.prior.num_sites, self.prior.num_latents, self.prior.num_outputs
         if R == 1 and J == 1 and not qu.is_coupled(self.root) and self.prior.mixing is None:
             mean, variance = self.marginals(x[:, 0])
-            sample = mean + jnp.sqrt(variance) * standard_normal(key, mean.shape, mean.dtype)
+            sample = mean + safe_sqrt(variance) * standard_normal(key, mean.shape, mean.dtype)
             return sample[:, None], jnp.zeros((N, 1), x.dtype)
         mean, cov = self.site_covariance(x)
-        root = jax.vmap(jax.vmap(lambda c: Dense(c, self.jitter).root))(cov)
+        # a process without any variance at a datum, such as a linear one at 0, is its mean there
+        moves = jnp.max(jnp.diagonal(cov, axis1=2, axis2=3), axis=2)[..., None, None] > 0
+        eye = jnp.eye(cov.shape[-1], dtype=cov.dtype)[None, None]
+        root = jax.vmap(jax.vmap(lambda c: Dense(c, self.jitter).root))(jnp.where(moves, cov, eye))
+        root = jnp.where(moves, root, 0.0)
         noise = standard_normal(key, root.shape[:-1], x.dtype)
         s = mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(N, L, R, J)
         f = mix_mean(self.prior, jnp.swapaxes(s, 1, 2))
@@ -383,4 +394,4 @@ def _checked_features(features: Any, prior: AbstractPrior) -> Any:
     if len({f.num_features for f in features}) > 1:
         numbers = [f.num_features for f in features]
         raise ValueError(f"features has {numbers} features for the latents; give each latent {max(numbers)}, say.")
-    return features
+    return features if len(features) > 1 else features[0]

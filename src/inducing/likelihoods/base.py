@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import equinox as eqx
 import jax
@@ -48,7 +48,18 @@ def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Ar
         else:
             parameter = parameter.values[index]
             parameter = parameter[:, None] if parameter.ndim == 1 else parameter
+    elif parameter.ndim > 1:
+        _refuse(f"shape {list(parameter.shape)}", shape)
+    if parameter.ndim and parameter.shape[-1] not in (1, shape[-1]):
+        _refuse(f"{parameter.shape[-1]} values", shape)
     return jnp.broadcast_to(parameter, shape)
+
+
+def _refuse(what: str, shape: tuple[int, ...]) -> NoReturn:
+    raise ValueError(
+        f"a parameter of the likelihood has {what}, but the number of outputs is {shape[-1]}; pass one number for all "
+        "outputs or one for each, and wrap values of single data in PerDatum."
+    )
 
 
 def marginal_variance(mean: Array, cov: Array) -> Array:

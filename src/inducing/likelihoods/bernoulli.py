@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln, ndtr
+from jax.scipy.special import betainc, gammaln, ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
@@ -164,7 +164,13 @@ class Binomial(AbstractElementwise):
     def focus(self, y, *, index=None):
         n = jnp.maximum(broadcast(self.total_count, y.shape, index), 1.0)
         share = (jnp.clip(y, 0.0, n) + 0.5) / (n + 1)
-        width = 1 / jnp.sqrt((n + 1) * share * (1 - share))
-        logit = jnp.log(share) - jnp.log1p(-share)
-        slope = 1.0 if self.link == "logit" else 0.6  # Φ⁻¹(p) ≈ 0.6 logit p, near enough for a place to look
-        return slope * logit, jnp.minimum(width, BEND)
+        return focus_of_share(self.link, share, n + 1)
+
+
+def focus_of_share(link: str, share: Array, count: Array) -> tuple[Array, Array]:
+    """The f with link(f) = share, and the width in f of what `count` trials tell of it."""
+    spread = jnp.sqrt(share * (1 - share) / count)
+    if link == "logit":
+        return jnp.log(share) - jnp.log1p(-share), jnp.minimum(spread / (share * (1 - share)), BEND)
+    f = ndtri(share)
+    return f, jnp.minimum(spread * jnp.sqrt(2 * jnp.pi) * jnp.exp(0.5 * f * f), BEND)

@@ -18,8 +18,8 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.bernoulli import BEND, LINKS, LOG_LINKS
-from inducing.likelihoods.special import log_ndtr
+from inducing.likelihoods.bernoulli import BEND, LINKS, LOG_LINKS, focus_of_share
+from inducing.likelihoods.special import half_erfcx, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.parameters import fixed, positive
 
@@ -115,11 +115,16 @@ class Laplace(AbstractLikelihood):
         scale = broadcast(self.scale, mean.shape, index)
         floor = scale**2 * 100 * jnp.finfo(mean.dtype).eps  # narrower q(f) cannot be told from a point
         variance = jnp.maximum(marginal_variance(mean, cov), floor)
-        sd, delta = jnp.sqrt(variance), y - mean
-        half = 0.5 * variance / scale**2
-        below = half - delta / scale + log_ndtr(delta / sd - sd / scale)  # f < y
-        above = half + delta / scale + log_ndtr(-delta / sd - sd / scale)  # f > y
-        return below, above, delta / sd, scale
+        sd = jnp.sqrt(variance)
+        u, ratio = (y - mean) / sd, sd / scale
+
+        def side(u: Array) -> Array:
+            """½ ratio² − u ratio + log Φ(a), a = u − ratio; for a < 0 as −½u² + log(Φ(a) e^{a²/2}): no cancellation."""
+            a = u - ratio
+            left = jnp.log(half_erfcx(math.sqrt(0.5) * jnp.maximum(-a, 0.0))) - 0.5 * u * u
+            return jnp.where(a < 0, left, ratio * (0.5 * ratio - u) + log_ndtr(jnp.maximum(a, 0.0)))
+
+        return side(u), side(-u), u, scale  # f < y, f > y
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         below, above, _, scale = self._tails(mean, cov, y, index)
@@ -349,9 +354,7 @@ class Beta(AbstractElementwise):
         return betainc(*self._shapes(f, index), y)
 
     def focus(self, y, *, index=None):
-        logit = jnp.log(y) - jnp.log1p(-y)
-        width = 1 / jnp.sqrt((1 + broadcast(self.scale, y.shape, index)) * y * (1 - y))
-        return (1.0 if self.link == "logit" else 0.6) * logit, jnp.minimum(width, BEND)
+        return focus_of_share(self.link, y, 1 + broadcast(self.scale, y.shape, index))
 
     def predictive_moments(self, mean, cov, *, index=None):
         scale = broadcast(self.scale, mean.shape, index)

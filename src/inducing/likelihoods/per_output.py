@@ -30,6 +30,9 @@ class PerOutput(AbstractLikelihood):
     def __check_init__(self):
         if not self.likelihoods:
             raise ValueError("PerOutput.likelihoods must hold one likelihood per output, got none.")
+        for part in self.likelihoods:
+            if not isinstance(part, AbstractLikelihood):
+                raise TypeError(f"PerOutput.likelihoods must be likelihoods of one output, got {type(part).__name__}.")
 
     @property
     def joint(self) -> bool:

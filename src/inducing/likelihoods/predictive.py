@@ -58,7 +58,8 @@ class Predictive(eqx.Module):
     def log_prob(self, y: Any) -> Float[Array, "N"]:
         """log p(y_n): outputs summed, missing ones (NaN) left out; mixtures by log-mean-exp of whole rows.
 
-        Within a component the outputs are taken as independent.
+        Within a component the outputs are taken as independent, except those with Gaussian noise whose covariance was
+        asked for (`output_cov=True`).
         """
         y = self._labels(y)
         self.likelihood.check(y, index=self.index)
@@ -162,7 +163,11 @@ def _variance(p: Predictive) -> Array:
 def _log_prob(p: Predictive, y: Array) -> Array:
     filled, present = fill_missing(y, p.likelihood.fill)
 
+    from inducing.likelihoods.gaussian import Gaussian
+
     def row(m, c):
+        if isinstance(p.likelihood, Gaussian) and c.ndim > m.ndim:
+            return jax.vmap(gaussian_log_prob)(filled, m, c, p.likelihood.noise(y.shape, p.index), present)
         each = p.likelihood.predictive_log_prob(m, c, filled, index=p.index)
         return jnp.sum(jnp.where(present, each, 0.0), axis=-1)
 
@@ -291,3 +296,14 @@ def _steps(mean: Array, double: int, single: int) -> int:
 
 
 _SEARCH = {"real": _search_real, "positive": _search_positive, "unit": _search_unit, "count": _search_count}
+
+
+def gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:
+    """log N(y | mean, cov + noise) of the labels that are present."""
+    # A missing label becomes an independent standard normal of value zero; its constant is left out.
+    seen = present.reshape(-1)
+    residual = jnp.where(seen, (y - mean).reshape(-1), 0.0)
+    K = jnp.where(seen[:, None] & seen[None, :], cov, 0.0) + jnp.diag(jnp.where(seen, noise.reshape(-1), 1.0))
+    K = Dense(K)
+    a = K.root_solve(residual[:, None])
+    return -0.5 * (jnp.sum(a**2) + K.logdet() + jnp.sum(seen).astype(a.dtype) * math.log(2.0 * math.pi))

@@ -25,8 +25,13 @@ def _coefficients() -> tuple[float, ...]:
     return tuple(float(c) for c in chebyshev.cheb2poly(chebyshev.chebinterpolate(fn, _DEGREE)))
 
 
-def _half_erfcx(z: Array) -> Array:
-    """erfcx(z) / 2 for z ≥ 0, by one polynomial."""
+def half_erfcx(z: Float[Array, "..."]) -> Float[Array, "..."]:
+    """½ erfcx(z) = Φ(−√2 z) e^{z²} for z ≥ 0, by one polynomial.
+
+    >>> import jax.numpy as jnp
+    >>> print(f"{half_erfcx(jnp.asarray(0.0)):.6f}")
+    0.500000
+    """
     t = _SHIFT / (_SHIFT + z)
     s = 2 * t - 1
     out = jnp.zeros_like(s)
@@ -38,7 +43,7 @@ def _half_erfcx(z: Array) -> Array:
 def _log_ndtr_and_ratio(x: Array) -> tuple[Array, Array]:
     half_square = 0.5 * x * x
     gauss = jnp.exp(-half_square)
-    scaled = apart(_half_erfcx(jnp.abs(x) * math.sqrt(0.5)))  # Φ(−|x|) e^{x²/2}
+    scaled = apart(half_erfcx(jnp.abs(x) * math.sqrt(0.5)))  # Φ(−|x|) e^{x²/2}
     tail = scaled * gauss
     right = x > 0
     base = jnp.where(right, 1 - tail, scaled)  # one logarithm for both sides

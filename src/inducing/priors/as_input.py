@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel, AbstractPointKernel
+from ..kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
 from .base import AbstractPrior, mix_covariance, weights
 from .latents import repeat
 from .matrix_valued import output_index, pick
@@ -30,6 +30,10 @@ class OutputAsInput(AbstractPrior):
     """See `as_input`. The sites of a latent at (x, p) are what output p makes of it, W[p, l] s_l[p mod J](x)."""
 
     prior: AbstractPrior
+
+    def __check_init__(self):
+        if not isinstance(self.prior, AbstractPrior):
+            raise TypeError(f"prior must be a prior such as ig.priors.LMC, got {type(self.prior).__name__}.")
 
     @property
     def num_latents(self) -> int:
@@ -63,7 +67,7 @@ class OutputAsInput(AbstractPrior):
     def input_columns(self, latent: int) -> int:
         return self.prior.input_columns(latent) + 1
 
-    def check_inputs(self, X: Float[Array, "N D1"]) -> None:
+    def check_inputs(self, X: Float[Array | np.ndarray, "N D1"]) -> None:
         """Raise a ValueError unless the last column holds numbers of outputs; values under `jit` are not seen."""
         if isinstance(X, jax.core.Tracer):
             return
@@ -130,6 +134,15 @@ class OutputKernel(AbstractPointKernel):
     @property
     def smoothness(self) -> int | float:  # ty: ignore[incompatible-property-override] — its own for each prior
         return self.prior.smoothness
+
+    def check_inputs(self, X: np.ndarray) -> None:
+        OutputAsInput(self.prior).check_inputs(X)
+
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
+        for rows in as_inputs(self, X, X2):
+            if rows is not None:
+                OutputAsInput(self.prior).check_inputs(rows)
+        return super().gram(X, X2)
 
     def __call__(self, x: Float[Array, " D1"], y: Float[Array, " D1"]) -> Float[Array, ""]:
         L = self.prior.num_latents

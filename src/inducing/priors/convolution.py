@@ -254,7 +254,7 @@ class ConvolutionProcess(AbstractPrior):
         return self._grouped(latent, X)
 
     def draw(self, key, num, dim):
-        keys = jax.random.split(key, self.num_latents)
+        keys = tuple(jax.random.split(key, self.num_latents))  # now: `sites` may run where its arrays are traced
 
         def latent(X, kernel, key, a, b):
             if self._closed:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from ..kernels.base import AbstractKernel
 from ..parameters import dtype_of
 from .base import AbstractPrior, weights
+from .independent import at_least_one
 
 
 class Derivative(AbstractPrior):
@@ -30,17 +31,19 @@ class Derivative(AbstractPrior):
     values: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        if not isinstance(self.prior, AbstractPrior):
+            raise TypeError(f"prior must be a prior such as ig.GP(kernel), got {type(self.prior).__name__}.")
         if not self.prior.smoothness >= 1:
             kernels = {type(k).__name__ for k in jax.tree.leaves(self.prior, is_leaf=_is_kernel) if _is_kernel(k)}
             raise TypeError(
                 f"this {type(self.prior).__name__} has no derivative in mean square (kernel: {', '.join(kernels)}); "
                 "use a smoother kernel, such as Matern32, Matern52 or SquaredExponential."
             )
-        if self.dim < 1:
-            raise ValueError(f"dim is the number of input dimensions, at least 1; got {self.dim}.")
+        at_least_one("dim", self.dim)
 
     @property
-    def _directions(self) -> int:
+    def directions(self) -> int:
+        """How many outputs stand for each of the prior: its D derivatives, and its value if asked for."""
         return self.dim + int(self.values)
 
     @property
@@ -49,11 +52,11 @@ class Derivative(AbstractPrior):
 
     @property
     def num_outputs(self) -> int:
-        return self.prior.num_outputs * self._directions
+        return self.prior.num_outputs * self.directions
 
     @property
     def num_sites(self) -> int:
-        return self.prior.num_sites * self._directions
+        return self.prior.num_sites * self.directions
 
     @property
     def mixing(self) -> Float[Array, "P L"] | None:
@@ -61,7 +64,7 @@ class Derivative(AbstractPrior):
         if W is None and self.num_latents == 1:
             return None
         W = jnp.eye(self.prior.num_outputs, dtype=dtype_of(self)) if W is None else W
-        return jnp.repeat(W, self._directions, axis=0)
+        return jnp.repeat(W, self.directions, axis=0)
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:

@@ -12,7 +12,7 @@ from ..kernels.base import AbstractKernel
 from ..means import AbstractMean, as_mean
 from ..parameters import as_float_array, dtype_of, real
 from .base import AbstractPrior
-from .independent import Independent, Latents, as_independent, columns
+from .independent import Independent, Latents, as_independent, at_least_one, columns
 from .latents import over_latents
 
 BLOCK_ENTRIES = 2**20
@@ -55,19 +55,25 @@ class ImageConvolution(AbstractPrior):
         num: int = 1,
         mean: Any = None,
     ):
-        if len(image_shape) not in (2, 3) or len(patch_shape) != 2:
+        shapes = (np.shape(image_shape), np.shape(patch_shape))
+        if shapes not in (((2,), (2,)), ((3,), (2,))):
             raise ValueError(
                 f"image_shape must be (H, W) or (H, W, C) and patch_shape (h, w), got {image_shape} and {patch_shape}."
             )
+        for name, size in (("image_shape", image_shape), ("patch_shape", patch_shape), ("stride", [stride])):
+            for entry in size:
+                at_least_one(f"each number of {name}", entry)
         H, W, C = image_shape if len(image_shape) == 3 else (*image_shape, 1)
         for name, size, patch in (("high", H, patch_shape[0]), ("wide", W, patch_shape[1])):
-            if stride < 1 or not 1 <= patch <= size or (size - patch) % stride:
+            if patch > size or (size - patch) % stride:
                 raise ValueError(
                     f"patches {patch} pixels {name} and {stride} apart do not cover an image {size} pixels {name}; "
                     f"choose them so that {size} − patch is a multiple of the stride."
                 )
         self.image_shape, self.patch_shape, self.stride = (H, W, C), tuple(patch_shape), stride
         self.latents = as_independent(latents, num)
+        if num not in (1, self.latents.num):
+            raise ValueError(f"latents holds {self.latents.num} GPs but num is {num}; leave num out.")
         self.mean_function = as_mean(mean)
         I = self.num_patches
         if weights is not None and not isinstance(weights, bool) and as_float_array(weights).shape != (I,):
@@ -201,6 +207,6 @@ def _in_blocks(fn, X: Float[Array, "N D"], size: int) -> Float[Array, "N ..."]:
     blocks = -(-N // size)
     if blocks == 1:
         return fn(X)
-    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)]).reshape(blocks, size, -1)
+    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)], mode="edge").reshape(blocks, size, -1)
     out = jax.lax.map(jax.checkpoint(fn), padded)
     return out.reshape(blocks * size, *out.shape[2:])[:N]

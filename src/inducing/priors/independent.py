@@ -1,6 +1,7 @@
 """Independent outputs: one scalar GP for each."""
 
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -41,14 +42,13 @@ class Independent(AbstractPrior):
 
     def __init__(self, latents: Latents, num: int | None = None, mean: Any = None):
         alone = isinstance(latents, GP | AbstractKernel)
-        self.latents = tuple(as_gp(g) for g in ([latents] if alone else latents))
+        single = alone or not isinstance(latents, Iterable)
+        self.latents = tuple(as_gp(g) for g in ([latents] if single else latents))
         if alone and num is None:
             raise ValueError("num is missing: say how many outputs share the one GP, or pass a sequence of GPs.")
         if not self.latents or (not alone and num not in (None, len(self.latents))):
             raise ValueError(f"latents holds {len(self.latents)} GPs but num is {num}; pass one GP for each output.")
-        self.num = len(self.latents) if num is None else int(num)
-        if self.num < 1:
-            raise ValueError(f"num must be at least 1, got {num}.")
+        self.num = len(self.latents) if num is None else at_least_one("num", num)
         self.mean_function = as_mean(mean)
 
     @property
@@ -121,6 +121,13 @@ def as_gp(latent: Any) -> GP:
     if not isinstance(latent, GP):
         raise TypeError(f"latents must be GPs such as ig.GP(ig.kernels.Matern52()), got {type(latent).__name__}.")
     return latent
+
+
+def at_least_one(name: str, value: Any) -> int:
+    """A whole number from 1, or an error that names it."""
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    return int(value)
 
 
 def as_independent(latents: Latents, num: int | None = None) -> Independent:

@@ -86,7 +86,7 @@ class LMC(AbstractMixture):
 
     def __init__(self, W: Any, latents: Latents, mean: Any = None):
         W = as_float_array(W)
-        if W.ndim != 2:
+        if W.ndim != 2 or not W.size:
             raise ValueError(f"W must be [P, L], one row for each output, got shape {list(W.shape)}.")
         self.W = W
         self.latents = as_independent(latents, W.shape[1])

@@ -1,5 +1,6 @@
 """A full matrix-valued kernel, with inducing variables of the outputs: what the structured forms avoid."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -7,10 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
+from ..kernels.composite import ActiveDims, Product, Sum
+from ..kernels.coregion import Coregion
 from ..means import AbstractMean, as_mean
 from .base import AbstractPrior
 from .gp import draw_kernel
-from .independent import columns
+from .independent import at_least_one, columns
 from .latents import mapped, mean_of_sum, over_latents
 
 
@@ -38,7 +41,7 @@ class MatrixValued(AbstractPrior):
         if not isinstance(kernel, AbstractKernel):
             raise TypeError(f"kernel must be a kernel of rows (x, p), got {type(kernel).__name__}.")
         self.kernel = kernel
-        self.outputs = int(num_outputs)
+        self.outputs = at_least_one("num_outputs", num_outputs)
         self.mean_function = as_mean(mean)
 
     @property
@@ -63,7 +66,7 @@ class MatrixValued(AbstractPrior):
 
     @property
     def smoothness(self) -> int | float:
-        return self.kernel.smoothness
+        return _smoothness_in_x(self.kernel)
 
     def input_columns(self, latent: int) -> int:
         return latent - 1
@@ -96,6 +99,14 @@ class MatrixValued(AbstractPrior):
         g = draw_kernel(self.kernel, key, num, dim + 1)
         rows = mapped(g, lambda values: values[:, None])
         return rows, lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
+
+
+def _smoothness_in_x(kernel: AbstractKernel) -> int | float:
+    """How many derivatives a kernel of rows (x, p) has in x: a kernel of categories has p alone to look at."""
+    if isinstance(kernel, Sum | Product):
+        return min(_smoothness_in_x(part) for part in kernel.kernels)
+    inner = kernel.kernel if isinstance(kernel, ActiveDims) else kernel
+    return math.inf if isinstance(inner, Coregion) else inner.smoothness
 
 
 def every_output(X: Float[Array, "N D"], num: int) -> Float[Array, "NP D1"]:

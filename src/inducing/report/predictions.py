@@ -84,7 +84,10 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
     margin = 0.08 * (high - low)
     sides = [np.linspace(a - m, b + m, size) for a, b, m in zip(low, high, margin, strict=True)]
     grid = np.stack(np.meshgrid(*sides), axis=-1)
-    probabilities = np.asarray(model.predict(grid.reshape(-1, 2)).probabilities).reshape(size, size, -1)
+    probabilities = np.asarray(model.predict(grid.reshape(-1, 2)).probabilities)
+    if probabilities.ndim != 2:
+        raise ValueError(f"plot_classification is for one output; this model has {probabilities.shape[1]}.")
+    probabilities = probabilities.reshape(size, size, -1)
     C = probabilities.shape[-1]
     colours = _colours(C)
     best = probabilities.argmax(axis=-1)
@@ -96,7 +99,8 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
         others = np.delete(probabilities, c, axis=-1).max(axis=-1)
         ax.contour(*sides, probabilities[..., c] - others, levels=[0.0], colors="k", linewidths=1.2)
     if data is not None and data.y is not None:
-        x, y = np.asarray(data.x), np.asarray(data.y)[:, 0]
+        seen = np.asarray(data.mask)[:, 0]
+        x, y = np.asarray(data.x)[seen], np.asarray(data.y)[seen, 0]
         few = len(data) <= 1000
         for c in range(C):
             ax.scatter(*x[y == c].T, s=18 if few else 6, color=colours[c] * 0.85, edgecolor="w", lw=0.4, label=f"{c}")

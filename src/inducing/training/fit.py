@@ -99,11 +99,11 @@ def fit(
     """Train `model` on `data`, (X, y) or `ig.Data`, by raising `objective`; the model that is passed stays as it is.
 
     **Method.** `"adam"`: gradient steps for everything. `"natgrad"`: natural-gradient steps for q(u) of the last
-    SparseGP layer (`"natgrad-all"`: of all of them) and gradient steps for the rest. `"collapsed"`: L-BFGS on the
-    collapsed bound, for one SparseGP layer with Gaussian noise; q(u) is set to its optimum at the end. `"lbfgs"`:
-    L-BFGS on any objective without noise. `"auto"` takes the collapsed bound where it exists and is affordable, L-BFGS
-    for objectives of all data at once (`ig.log_evidence`), else natural gradients, else Adam, and says so in
-    `result.message`.
+    SparseGP layer (`"natgrad-all"`: of all of them, but for those inside a Skip) and gradient steps for the rest.
+    `"collapsed"`: L-BFGS on the collapsed bound, for one SparseGP layer with Gaussian noise; q(u) is set to its optimum
+    at the end. `"lbfgs"`: L-BFGS on any objective without noise. `"auto"` takes the collapsed bound where it exists and
+    is affordable, L-BFGS for objectives of all data at once (`ig.log_evidence`), else natural gradients, else Adam, and
+    says so in `result.message`.
 
     **Objective.** Any function of (model, data) to be maximised; it is also given `key` and `num_data` if it
     accepts them, as `ig.elbo` does: `partial(ig.elbo, beta=0.5)`, `partial(ig.elbo, importance=10)`. One that does
@@ -116,9 +116,9 @@ def fit(
     on minibatches of `batch_size` rows (by default 1024, or all data up to 2048), drawn without replacement in every
     epoch. `optimiser` is any Optax transformation, by default Adam with `learning_rate` (0.01), which fades over the
     last third of the steps if the bound is noisy. Positive parameters move in their logarithm, inducing inputs in units
-    of their spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data, else
-    0.1, approached over the first 10 steps. Whoever gives a smaller `batch_size`, `optimiser`, `learning_rate`, `gamma`
-    or `clamp` asks for gradient steps: `"auto"` then takes no L-BFGS.
+    of the data's spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data,
+    else 0.1, approached over the first 10 steps. Whoever gives a smaller `batch_size`, `optimiser`, `learning_rate`,
+    `gamma` or `clamp` asks for gradient steps: `"auto"` then takes no L-BFGS.
 
     **What moves.** `freeze` names parts that stay: `lambda m: m.layers[0].features`, or a tuple of parts. `clamp` is
     the schedule of section 4.1: for so many steps only variational parameters (q, encoders and inducing features) move,
@@ -148,10 +148,15 @@ def fit(
         raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
     if log_prior is not None and not callable(log_prior):
         raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
+    if optimiser is not None and not callable(getattr(optimiser, "update", None)):
+        raise TypeError(f"optimiser must be an Optax one such as optax.adam(0.01), got {optimiser!r}.")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable as callback(progress), got {type(callback).__name__}.")
     data = as_data(data, dtype_of(model))
     check(model)
     check_model_and_data(model, data)
     _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, len(data))
+    batch_size, starts = None if batch_size is None else int(batch_size), int(starts)
     held = None if held_out is None else _checked_held_out(model, held_out, data)
     key = jax.random.key(0) if key is None else key
 
@@ -394,6 +399,8 @@ def _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patie
     whole("clamp", clamp, 0)
     whole("starts", starts, 1)
     whole("patience", patience, 1)
+    if callable(learning_rate):
+        raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
     if learning_rate is not None and not learning_rate > 0:
         raise ValueError(f"learning_rate must be greater than 0, got {learning_rate}.")
     if gamma is not None and not 0 < gamma <= 1:

@@ -101,7 +101,7 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
             before, left = best_f, steps - monitor.step
             if left <= 0:
                 break
-            options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 30, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}
+            options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 60, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}
             done = minimize(fun, best_x, jac=True, method="L-BFGS-B", callback=callback, options=options)
             if done.status == 0:
                 reason = "converged"

@@ -82,7 +82,7 @@ class Problem(eqx.Module):
 
 
 def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
-    """A problem whose locations move in units of their own spread."""
+    """A problem whose locations move in units of the data's spread, or of their own where no data lie beside them."""
     problem = Problem(partition, [None] * len(partition.free))
     units: list[tuple[Array, Array] | None] = [None] * len(partition.free)
     position = problem.positions()
@@ -120,15 +120,17 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _column_spread(Z: Float[Array, "M D"], x: Array | None) -> Float[Array, "1 D"]:
-    """The standard deviation of each column, from the data where Z has none, and else the size of its entries."""
+    """The standard deviation of each column of the data, else that of Z, else the size of its entries.
+
+    That of Z does not come first: a few centres far out make it many times that of the data.
+    """
     values = np.asarray(Z)
     size = np.abs(values).max(axis=0, keepdims=True)
-    candidates = [values.std(axis=0, keepdims=True)]
-    if x is not None and x.shape[1] == Z.shape[1]:
-        candidates.append(np.asarray(x).std(axis=0, keepdims=True))
     spread = np.where(size > 0, size, 1.0)
-    for candidate in reversed(candidates):
-        spread = np.where(candidate > 1e-6 * size, candidate, spread)
+    beside = x is not None and x.shape[1] == Z.shape[1]
+    for points in (values, np.asarray(x)) if beside else (values,):
+        deviation = points.std(axis=0, keepdims=True)
+        spread = np.where(deviation > 1e-6 * size, deviation, spread)
     return jnp.asarray(spread, Z.dtype)
 
 

@@ -1,10 +1,12 @@
 """Starting values from data: variances, lengthscales, noise and constant means in the units of x and y."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
@@ -13,7 +15,8 @@ from jaxtyping import Array
 from .. import likelihoods, means
 from ..checks import check_model_and_data
 from ..data import Data, as_data
-from ..kernels.composite import ActiveDims, Product, Sum
+from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
+from ..kernels.dot_product import Polynomial
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
 from ..layers.sparse_gp import SparseGP
@@ -110,7 +113,7 @@ def _replace(model: Any, values: dict[int, Any]) -> Any:
 
 
 def _at_default(tree: Any) -> dict[int, bool]:
-    """For each array that a field declares with a default, whether it still has that value."""
+    """For each array that a field declares with a default, whether it still has that value, or a vector of it."""
     found: dict[int, bool] = {}
 
     def visit(node):
@@ -119,7 +122,7 @@ def _at_default(tree: Any) -> dict[int, bool]:
         for field in dataclasses.fields(node):
             leaf: Any = getattr(node, field.name, None)
             if eqx.is_inexact_array(leaf) and isinstance(field.default, int | float):
-                found[id(leaf)] = leaf.ndim == 0 and bool(np.asarray(leaf) == np.asarray(field.default, leaf.dtype))
+                found[id(leaf)] = bool(np.all(np.asarray(leaf) == np.asarray(field.default, leaf.dtype)))
 
     def is_leaf(node):
         visit(node)
@@ -154,8 +157,11 @@ def _latent_inputs(prior: Any, x: Array) -> np.ndarray:
 
 
 def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
-    if isinstance(kernel, Sum | Product):
+    if isinstance(kernel, Sum | Product | ChangePoint):
         return [t for part in kernel.kernels for t in _lengthscales(part, x)]
+    if isinstance(kernel, Warped):
+        warped = jax.vmap(kernel.function)(_some(jnp.asarray(x, dtype_of(kernel))))
+        return _lengthscales(kernel.kernel, np.asarray(warped, float))
     if isinstance(kernel, ActiveDims):
         return _lengthscales(kernel.kernel, x[:, list(kernel.dims)])
     if not isinstance(kernel, AbstractStationary):
@@ -227,11 +233,11 @@ def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
     known = np.asarray(np.isfinite(y).any(axis=0))
     y = np.where(known[None], y, 0.0)
     centre, variance = np.nanmean(y, axis=0), np.nanvar(y, axis=0)
-    floor = (1e-6 * np.abs(centre)) ** 2  # labels that are all the same still have a size
-    variance = np.where(variance > floor, variance, np.where(floor > 0, 1e6 * floor, 1.0))
+    same = variance <= (1e-6 * centre) ** 2  # one label, or all alike: they still have a size
+    variance = np.where(same, np.where(centre != 0, centre**2, 1.0), variance)
     targets = []
     if eqx.is_array(noise):
-        value = (NOISE_SHARE * (variance if noise.ndim else variance.mean())) ** power
+        value = (NOISE_SHARE * (variance if noise.size > 1 else variance.mean())) ** power
         ratio = (np.asarray(noise, float) / value) ** (1.0 / power)
         targets.append(_Target(noise, value, bool((ratio > FAR**2).any() or (ratio < FAR**-4).any())))
     return _Latent(np.where(known, centre, np.nan), np.where(known, variance, np.nan), targets)
@@ -261,7 +267,7 @@ def _amplitudes(model: Any, data: Data, variance: np.ndarray) -> list[_Target]:
         if np.isfinite(target) and np.isfinite(now) and now > 0:
             factor = target / now
             far = bool(factor > FAR**2 or factor < FAR**-2)
-            targets += [_Target(leaf, np.asarray(leaf, float) * factor, far) for leaf in _variances(kernel)]
+            targets += [_Target(leaf, np.asarray(leaf, float) * factor**power, far) for leaf, power in _sizes(kernel)]
     return targets
 
 
@@ -287,17 +293,21 @@ def _some(x: Array) -> Array:
     return jnp.asarray(np.asarray(x)[:: -(-len(x) // 256)])
 
 
-def _variances(kernel: Any) -> list[Array]:
-    """The parameters whose common factor is a factor of the kernel."""
-    if isinstance(kernel, Sum):
-        parts = [_variances(part) for part in kernel.kernels]
-        return [leaf for part in parts for leaf in part] if all(parts) else []
+def _sizes(kernel: Any) -> list[tuple[Array, float]]:
+    """Parameters and powers: with each times c to its power, the kernel is c times what it was."""
+    if isinstance(kernel, Sum | ChangePoint):
+        parts = [_sizes(part) for part in kernel.kernels]
+        return [pair for part in parts for pair in part] if all(parts) else []
     if isinstance(kernel, Product):
-        return next((found for part in kernel.kernels if (found := _variances(part))), [])
+        parts = [_sizes(part) for part in kernel.kernels]
+        times = Counter(id(leaf) for part in parts for leaf, _ in part)  # a factor that stands there twice
+        return [(leaf, power / times[id(leaf)]) for leaf, power in next((part for part in parts if part), [])]
+    if isinstance(kernel, Polynomial):
+        return [(kernel.variance, 1.0 / kernel.degree), (kernel.offset, 1.0 / kernel.degree)]
     if isinstance(kernel, Periodic):
-        return _variances(kernel.base)
+        return _sizes(kernel.base)
     inner = getattr(kernel, "kernel", None)
     if inner is not None:
-        return _variances(inner)
+        return _sizes(inner)
     leaf: Any = getattr(kernel, "variance", None)
-    return [leaf] if eqx.is_inexact_array(leaf) else []
+    return [(leaf, 1.0)] if eqx.is_inexact_array(leaf) else []

@@ -120,7 +120,7 @@ def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]
         return loop.objective(loop.problem.model(free), data, step_key, len(loop.data))
 
     value, grads = jax.value_and_grad(value_of)(state.free)
-    free, optimiser = _update(loop, pace, state, grads)
+    free, optimiser = _update(loop, pace, state, value, grads, value_of)
     if loop.batch_size is not None:
         for i in loop.per_datum:
             free[i] = state.free[i].at[data.index].set(free[i][data.index])
@@ -134,13 +134,24 @@ def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]
     return new, value
 
 
-def _update(loop: Loop, pace: Pace, state: State, grads: list[Array]) -> tuple[list[Array], Any]:
+def _update(
+    loop: Loop, pace: Pace, state: State, value: Array, grads: list[Array], value_of: Callable
+) -> tuple[list[Array], Any]:
     free = list(state.free)
+
+    def height(moved: list[Array]) -> Array:
+        """What is minimised, for optimisers that search along a line."""
+        there = list(state.free)
+        for i, f in zip(loop.rest, moved, strict=True):
+            there[i] = f
+        return -value_of(there)
+
     moves = pace.active | (state.step >= pace.clamp)
     with jax.numpy_dtype_promotion("standard"):
         downhill = [jnp.where(moves[i], -grads[i], 0.0) for i in loop.rest]
-        update: Any = loop.optimiser.update
-        updates, optimiser = update(downhill, state.optimiser, [state.free[i] for i in loop.rest])
+        update: Any = optax.with_extra_args_support(loop.optimiser).update
+        place = [state.free[i] for i in loop.rest]
+        updates, optimiser = update(downhill, state.optimiser, place, value=-value, grad=downhill, value_fn=height)
         length = jnp.clip((pace.end - state.step) / pace.fade, 0.05, 1.0)
         for i, change in zip(loop.rest, updates, strict=True):
             free[i] = state.free[i] + jnp.where(moves[i], length * change, 0.0).astype(free[i].dtype)
