@@ -63,6 +63,13 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
         ig.load(tmp_path / "model.npz", model(5))
     with pytest.raises(ValueError, match=r"it lacks .likelihood.scale; it has .likelihood.variance"):
         ig.load(tmp_path / "model.npz", model(likelihood=ig.likelihoods.Laplace(0.1)))
+    ig.save(tmp_path / "kernel", ig.kernels.Matern52(2.0))
+    with pytest.raises(ValueError, match=r"the whole is Matern52\(\) .* and Matern32\(\) in `like`"):
+        ig.load(tmp_path / "kernel", ig.kernels.Matern32())
+    gp, points = ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]])
+    ig.save(tmp_path / "gp", ig.SparseGP(gp, points))
+    with pytest.raises(ValueError, match=r"coordinates='w'.* in .* and .*coordinates='u'.* in `like`"):
+        ig.load(tmp_path / "gp", ig.SparseGP(gp, points, coordinates="u"))
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     (tmp_path / "text.npz").write_text("no archive")
     for name in ("other.npz", "text.npz"):

@@ -1,8 +1,10 @@
 """Models on disk: the arrays of a model in one NumPy archive, by their names."""
 
+import dataclasses
+import json
 import os
 import zipfile
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,8 +20,9 @@ M = TypeVar("M")
 def save(path: str | os.PathLike, model: eqx.Module) -> None:
     """Write all arrays of `model` (or of any part of one) to the file `path`, a NumPy archive without pickles.
 
-    Arrays are named by their place (`.layers[0].prior.kernel.lengthscale`), so that `numpy.load` reads them too. The
-    model's structure is not written: `load` takes it from a model that was built in the same way.
+    Arrays are named by their place (`.layers[0].prior.kernel.lengthscale`), so that `numpy.load` reads them too. Of the
+    model's structure only the kinds of its parts are written: `load` takes it from a model that was built in the same
+    way, and compares.
 
     >>> import os, tempfile
     >>> import inducing as ig
@@ -31,7 +34,8 @@ def save(path: str | os.PathLike, model: eqx.Module) -> None:
     2.0
     """
     names, leaves, _ = _named(model)
-    arrays = {"format": np.asarray(FORMAT)} | {n: np.asarray(leaf) for n, leaf in zip(names, leaves, strict=True)}
+    about = {"format": np.asarray(FORMAT), "structure": np.asarray(json.dumps(_kinds(model)))}
+    arrays = about | {n: np.asarray(leaf) for n, leaf in zip(names, leaves, strict=True)}
     with open(path, "wb") as file:  # or else NumPy appends .npz to the name
         np.savez(file, **arrays)  # ty: ignore[invalid-argument-type]
 
@@ -58,6 +62,7 @@ def load(path: str | os.PathLike, like: M) -> M:
         raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
     if str(found.pop("format", "")) != FORMAT:
         raise ValueError(f"{os.fspath(path)} is no file of ig.save (format {FORMAT}).")
+    kinds = json.loads(str(found.pop("structure", "{}")))
     like = _with_roots(like, found)
     names, leaves, rebuild = _named(like)
     if set(names) != set(found):
@@ -72,6 +77,12 @@ def load(path: str | os.PathLike, like: M) -> M:
             raise ValueError(
                 f"{name} has shape {list(found[name].shape)} in {os.fspath(path)} and {list(leaf.shape)} in `like`; "
                 "build `like` with as many features and dimensions as the saved model."
+            )
+    for place, kind in _kinds(like).items():
+        if (saved := kinds.get(place)) != kind:
+            raise ValueError(
+                f"{place or 'the whole'} is {saved} in {os.fspath(path)} and {kind} in `like`; build `like` as "
+                "the saved model was built."
             )
     first: dict[int, str] = {}
     for name, leaf in zip(names, leaves, strict=True):
@@ -98,6 +109,26 @@ def _with_roots(model: M, found: dict[str, np.ndarray]) -> M:
         return eqx.tree_at(lambda layer: layer.root, node, jnp.zeros(shape, node.root.dtype))
 
     return jax.tree_util.tree_map_with_path(one, model, is_leaf=lambda node: isinstance(node, SparseGP))
+
+
+def _kinds(node: Any, place: str = "") -> dict[str, str]:
+    """The class of each part of a model by its place, with those of its settings that are whole numbers or words."""
+    if isinstance(node, tuple | list):
+        return {k: v for i, part in enumerate(node) for k, v in _kinds(part, f"{place}[{i}]").items()}
+    if not isinstance(node, eqx.Module):
+        return {}
+    values = {field.name: (getattr(node, field.name), field.metadata) for field in dataclasses.fields(node)}
+    settings = [f"{n}={v!r}" for n, (v, about) in values.items() if about.get("static") and _is_plain(v)]
+    kinds = {place: f"{type(node).__name__}({', '.join(settings)})"}
+    for name, (value, _) in values.items():
+        kinds |= _kinds(value, f"{place}.{name}")
+    return kinds
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int)
 
 
 def _named(model):

@@ -20,6 +20,7 @@ from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.predictive import (
     Predictive,
+    as_shape,
     gaussian_log_prob,
     lenient,
     refuse_variances_alone,
@@ -90,15 +91,15 @@ class Posterior(eqx.Module):
         noiseless = Gaussian(PerDatum(jnp.zeros(1), jnp.zeros(())))
         return Predictive(noiseless, self.means, self._variances()).interval(level)
 
-    def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
+    def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Values of f: joint over all inputs and outputs for `full_cov`, else over the outputs of each input.
 
         Correlated outputs need one of `posterior(X, output_cov=True)` and `posterior(X, full_cov=True)`.
         """
         if self.full_cov:
-            return _sample_joint(self.means, self.covs, key, shape)
+            return _sample_joint(self.means, self.covs, key, as_shape(shape))
         refuse_variances_alone(self.correlated, "posterior")
-        return sample_mixture(self.means, self.covs, key, shape)
+        return sample_mixture(self.means, self.covs, key, as_shape(shape))
 
     def _variances(self) -> Float[Array, "S N P"]:
         if self.full_cov or self.covs.ndim == 4:
@@ -178,10 +179,10 @@ class JointPredictive(eqx.Module):
             logs = jax.lax.map(one, f, batch_size=100)
         return jax.nn.logsumexp(logs) - jnp.log(jnp.asarray(len(logs), logs.dtype))
 
-    def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
+    def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Labels drawn jointly over the inputs."""
         latent, label = jax.random.split(key)
-        f = _sample_joint(self.latent_mean, self.latent_cov, latent, shape)
+        f = _sample_joint(self.latent_mean, self.latent_cov, latent, as_shape(shape))
         with lenient():
             return self.likelihood.distribution(f, index=self.index).sample(label).astype(f.dtype)
 

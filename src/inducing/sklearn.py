@@ -14,6 +14,7 @@ import numpy as np
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError as error:
@@ -41,7 +42,7 @@ class _GP(BaseEstimator):
         method: str = "auto",
         steps: int | None = None,
         progress: bool = False,
-        random_state: int = 0,
+        random_state: Any = 0,
     ):
         self.kernel = kernel
         self.num_inducing = num_inducing
@@ -52,7 +53,8 @@ class _GP(BaseEstimator):
         self.random_state = random_state
 
     def _train(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Any) -> Any:
-        key = jax.random.key(self.random_state)
+        seed = self.random_state
+        key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
         kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
         prior = GP(kernel) if outputs == 1 else Independent(kernel, num=outputs)
         Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)

@@ -65,7 +65,7 @@ def test_rows_are_addressed_by_index():
     layer = ig.LatentVariable(2, per_datum(False))
     rows = DATA.rows(jnp.array([2, 0]))
     np.testing.assert_array_equal(layer.posterior(rows)[0], MEAN[[2, 0]])
-    with pytest.raises(ValueError, match=r"Data.index goes up to 7 but the encoder has Gaussians for 3 data"):
+    with pytest.raises(ValueError, match=r"Data.index goes from 7 up to 7 but the encoder has Gaussians for 3 data"):
         layer.posterior(ig.Data(None, [1.0], index=[7]))
 
 

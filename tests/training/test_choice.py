@@ -112,11 +112,10 @@ def test_data_that_do_not_suit_the_model(model, data, says):
         ig.fit(model, data, progress=False)
 
 
-def test_a_column_without_labels_is_named():
+def test_numbers_of_outputs_and_data_that_do_not_fit():
     gp = regression().layers[0]
-    model = ig.Model(gp, ig.likelihoods.HeteroscedasticGaussian())
-    with pytest.raises(ValueError, match="needs 2 latent functions"):
-        ig.fit(model, (X, y), progress=False)
+    with pytest.raises(ValueError, match=r"y has 2 columns, for which Gaussian needs 2 latent functions, .* gives 1"):
+        ig.fit(regression(), (X, np.stack([y, y], axis=1)), progress=False)
     known = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(np.ones(29), new=1.0))
     with pytest.raises(ValueError, match=r"PerDatum values for 29 data.*reaches 29"):
         ig.fit(ig.Model(gp, known), (X, y), progress=False)

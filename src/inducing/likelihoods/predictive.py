@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import numbers
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -87,14 +88,14 @@ class Predictive(eqx.Module):
         """The quantile 1/2."""
         return self.quantile(0.5)
 
-    def sample(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Float[Array, "*shape N P"]:
+    def sample(self, key: Key[Array, ""], shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Labels drawn independently for each input, its outputs jointly.
 
         Correlated outputs need `predict(X, output_cov=True)`; for samples that are joint over inputs too there is
         `predict(X, full_cov=True)`.
         """
         refuse_variances_alone(self.correlated, "predict")
-        return _sample(self, key, shape)
+        return _sample(self, key, as_shape(shape))
 
     @property
     def probabilities(self) -> Float[Array, "N *P C"]:
@@ -190,6 +191,15 @@ def _probabilities(p: Predictive) -> Array:
 
     each = jnp.mean(_each(p, one), axis=0)
     return each / jnp.sum(each, axis=-1, keepdims=True)  # quadrature leaves their sum 1e-5 off
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A number of samples, or a shape of them, as a shape.
+
+    >>> as_shape(3), as_shape((2, 3))
+    ((3,), (2, 3))
+    """
+    return (int(shape),) if isinstance(shape, numbers.Integral) else tuple(shape)
 
 
 def refuse_variances_alone(correlated: bool, method: str) -> None:

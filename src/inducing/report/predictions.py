@@ -46,7 +46,10 @@ def plot_posterior(
         ax.fill_between(x, low, high, color=BLUE, alpha=0.3, lw=0, label=f"{level:.0%} of f")
         keys = jax.random.split(jax.random.key(0) if key is None else key, max(draws, 1))
         for i in range(draws):
-            f = np.asarray(model.draw(keys[i])(x))[:, output]
+            try:
+                f = np.asarray(model.draw(keys[i])(x))[:, output]
+            except TypeError as error:
+                raise TypeError(f"{error} Or pass draws=0 for a picture without them.") from error
             ax.plot(x, f, color=ORANGE, lw=0.9, alpha=0.8, label="draws of f" if i == 0 else None)
     ax.plot(x, np.asarray(pred.mean)[:, output], color=BLUE, lw=1.8, label="mean")
     if data is not None and data.y is not None:
