@@ -1,6 +1,5 @@
 """Whether a model and data fit together: one place, so that every function refuses a mismatch in the same words."""
 
-import numbers
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ from .data import Data
 from .layers import encoders
 from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
+from .parameters import at_least_one
 from .priors.derivative import Derivative
 
 
@@ -109,5 +109,4 @@ def check_counts(**counts: Any) -> None:
     ValueError: samples must be an integer of at least 1, got 0.
     """
     for name, value in counts.items():
-        if not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        at_least_one(name, value)

@@ -10,6 +10,7 @@ real line, by `unconstrain` and `constrain` (or, with freezing and tying, by `pa
 """
 
 import dataclasses
+import numbers
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -87,6 +88,17 @@ LOWER_TRIANGULAR = Constraint(
     "pass the lower Cholesky factor",
 )
 FIXED = Constraint("fixed", lambda x: x, lambda x: x, _zero, lambda v: True, "")
+
+
+def at_least_one(name: str, value: Any) -> int:
+    """A whole number from 1, or an error that names it.
+
+    >>> at_least_one("num", 3)
+    3
+    """
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    return int(value)
 
 
 def as_float_array(value: Any) -> Any:

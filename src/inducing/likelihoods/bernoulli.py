@@ -168,7 +168,11 @@ class Binomial(AbstractElementwise):
 
 
 def focus_of_share(link: str, share: Array, count: Array) -> tuple[Array, Array]:
-    """The f with link(f) = share, and the width in f of what `count` trials tell of it."""
+    """The f with link(f) = share, and the width in f of what `count` trials tell of it.
+
+    >>> [round(float(v), 3) for v in focus_of_share("logit", jnp.asarray(0.5), jnp.asarray(100.0))]
+    [0.0, 0.2]
+    """
     spread = jnp.sqrt(share * (1 - share) / count)
     if link == "logit":
         return jnp.log(share) - jnp.log1p(-share), jnp.minimum(spread / (share * (1 - share)), BEND)

@@ -309,7 +309,12 @@ _SEARCH = {"real": _search_real, "positive": _search_positive, "unit": _search_u
 
 
 def gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:
-    """log N(y | mean, cov + noise) of the labels that are present."""
+    """log N(y | mean, cov + noise) of the labels that are present: all arrays [...] but cov [n, n], n labels in all.
+
+    >>> one = jnp.ones(1)
+    >>> round(float(gaussian_log_prob(0 * one, 0 * one, 0.5 * one[None], 0.5 * one, one > 0)), 4)
+    -0.9189
+    """
     # A missing label becomes an independent standard normal of value zero; its constant is left out.
     seen = present.reshape(-1)
     residual = jnp.where(seen, (y - mean).reshape(-1), 0.0)

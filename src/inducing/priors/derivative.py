@@ -6,9 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
-from ..parameters import dtype_of
+from ..parameters import at_least_one, dtype_of
 from .base import AbstractPrior, weights
-from .independent import at_least_one
 
 
 class Derivative(AbstractPrior):

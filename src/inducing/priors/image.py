@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
 from ..means import AbstractMean, as_mean
-from ..parameters import as_float_array, dtype_of, real
+from ..parameters import as_float_array, at_least_one, dtype_of, real
 from .base import AbstractPrior
-from .independent import Independent, Latents, as_independent, at_least_one, columns
+from .independent import Independent, Latents, as_independent, columns
 from .latents import over_latents
 
 BLOCK_ENTRIES = 2**20

@@ -1,6 +1,5 @@
 """Independent outputs: one scalar GP for each."""
 
-import numbers
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float
 from ..kernels.base import AbstractKernel
 from ..kernels.composite import Sum
 from ..means import AbstractMean, as_mean
+from ..parameters import at_least_one
 from .base import AbstractPrior
 from .gp import GP, column, draw_kernel
 from .latents import Parts, apply_features, grouped, mean_of_sum, over_latents
@@ -121,13 +121,6 @@ def as_gp(latent: Any) -> GP:
     if not isinstance(latent, GP):
         raise TypeError(f"latents must be GPs such as ig.GP(ig.kernels.Matern52()), got {type(latent).__name__}.")
     return latent
-
-
-def at_least_one(name: str, value: Any) -> int:
-    """A whole number from 1, or an error that names it."""
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-    return int(value)
 
 
 def as_independent(latents: Latents, num: int | None = None) -> Independent:

@@ -11,9 +11,10 @@ from ..kernels.base import AbstractKernel
 from ..kernels.composite import ActiveDims, Product, Sum
 from ..kernels.coregion import Coregion
 from ..means import AbstractMean, as_mean
+from ..parameters import at_least_one
 from .base import AbstractPrior
 from .gp import draw_kernel
-from .independent import at_least_one, columns
+from .independent import columns
 from .latents import mapped, mean_of_sum, over_latents
 
 
