@@ -50,14 +50,14 @@ def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
     """P = Φ(L⁻¹ dK L⁻ᵀ): where K = L Lᵀ moves by dK, its root moves by dL = L P, and dL⁻¹ = −P L⁻¹.
 
-    Φ takes the lower triangle with half the diagonal.
+    Φ takes the lower triangle with half the diagonal; dK is symmetric, so that L⁻¹ dK L⁻ᵀ = L⁻¹ (L⁻¹ dK)ᵀ.
 
     >>> root_derivative(jnp.eye(2), jnp.ones((2, 2))).tolist()
     [[0.5, 0.0], [1.0, 0.5]]
     """
     M = dK.shape[-1]
     half = jnp.asarray(np.tril(np.ones((M, M))) - 0.5 * np.eye(M), dK.dtype)
-    return times_transpose(inverse_root @ dK, inverse_root) * jnp.broadcast_to(half, dK.shape)
+    return times_transpose(inverse_root, inverse_root @ dK) * jnp.broadcast_to(half, dK.shape)
 
 
 def _shift(K: Array, c: Array) -> Array:

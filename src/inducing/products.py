@@ -1,8 +1,9 @@
 """Matrix products that know the structure of their left factor, and whose reverse pass is laid out as fast as they are.
 
 JAX transposes B in A @ B into (c̄ᵀ A)ᵀ: a product over leading axes, which runs slower on CPUs, and a transposed copy of
-a wide array. `product` has the transpose Aᵀ c̄ with the small A laid out anew. Triangular and symmetric matrices are
-multiplied block by block, which leaves out almost half of the work.
+a wide array. `product` has the transpose Aᵀ c̄ with the small A laid out anew. If c̄ is small too, the product over
+leading axes is the faster one: XLA runs small products of the other kind on one core. Triangular and symmetric matrices
+are multiplied block by block, which leaves out almost half of the work.
 """
 
 from typing import Literal
@@ -62,6 +63,13 @@ def symmetric_product(A: Float[Array, "*L M n"], B: Float[Array, "*L M n"]) -> F
     return jnp.tril(lower) + _transpose(jnp.tril(lower, -1))
 
 
+def _pull_back(c: Array, A: Array, form: Form) -> Array:
+    """Aᵀ c, for the cotangent c of a product A @ B."""
+    if max(*A.shape[-2:], c.shape[-1]) < 2 * BLOCK:  # a product over leading axes, which XLA splits between cores
+        return jnp.einsum("...km,...kn->...mn", A, c)
+    return product(jax.lax.optimization_barrier(_transpose(A)), c, _TRANSPOSED[form])
+
+
 _product = Primitive("product")
 _product.def_impl(_matmul)
 _product.def_abstract_eval(lambda A, B, *, form: A.update(shape=(*A.shape[:-1], B.shape[-1])))
@@ -69,7 +77,7 @@ mlir.register_lowering(_product, mlir.lower_fun(_matmul, multiple_results=False)
 ad.defbilinear(
     _product,
     lambda c, A, B, *, form: symmetric_product(c, B) if form == "symmetric" else times_transpose(c, B),
-    lambda c, A, B, *, form: product(jax.lax.optimization_barrier(_transpose(A)), c, _TRANSPOSED[form]),
+    lambda c, A, B, *, form: _pull_back(c, A, form),
 )
 
 

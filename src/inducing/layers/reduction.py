@@ -48,7 +48,7 @@ def mean_and_reduction(
     derivative is taken through K. With E = −Φ(Luu⁻¹ dK Luu⁻ᵀ) (Φ: the lower triangle with half the diagonal) and
     dA = Luu⁻¹ dKuf + E A, and since W is symmetric
 
-        d mean = (dm + Eᵀm)ᵀ A + (Luu⁻ᵀm)ᵀ dKuf,   d reduction = 2 diag(dKfu T) + diag(Aᵀ H A),   H = 2 W E − 2 dR Rᵀ.
+        d mean = (dm + Eᵀm)ᵀ A + (Luu⁻ᵀm)ᵀ dKuf,   d reduction = 2 diag(dKfu T) + diag(Aᵀ H A),   H = 2 W E − 2 R dRᵀ.
 
     The reverse pass of this needs one large product, A diag(·) Aᵀ for H, where that of the formula needs four. H is
     right up to an antisymmetric part, which the quadratic form does not see. diag(Kfu T) loses as many digits as A has
@@ -85,7 +85,7 @@ def _mean_and_reduction_jvp(primals, tangents):
     dK, _, dKuf, dm, droot = tangents
     mean, reduction, (A, W, T) = _evaluate(inverse_root, Kuf, m, root)
     E = -root_derivative(inverse_root, dK)
-    H = 2.0 * (products(W, E) - times_transpose(droot, root))
+    H = 2.0 * (products(W, E) - times_transpose(root, droot))
     dmean = row_products(dm + row_products(m, E), A) + row_products(row_products(m, inverse_root), dKuf)
     HA = products(H, A, "symmetric")
     # plain sums, whose transpose is a broadcast that fuses with what follows
