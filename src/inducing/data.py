@@ -36,7 +36,7 @@ class Data(eqx.Module):
         n = next(iter(rows.values()))
         self.mask = _mask(self.y, mask)
         if index is None:
-            self.index = jnp.arange(n)
+            self.index = jnp.asarray(np.arange(n))
         else:
             self.index = _whole(index)
             if self.index.shape != (n,):
@@ -85,7 +85,7 @@ def as_data(data: Any, dtype=None) -> Data:
 def _mask(y: Array | None, mask: Any) -> Array | None:
     if y is None:
         return None
-    seen = ~jnp.isnan(y)
+    seen = ~jnp.isnan(y) if isinstance(y, jax.core.Tracer) else jnp.asarray(~np.isnan(y))
     if mask is None:
         return seen
     mask = jnp.asarray(mask, bool)

@@ -118,9 +118,11 @@ def as_float_array(value: Any) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
         # said aloud: a weakly typed array would be compiled for anew after a step
-        return jnp.array(value, dtype=jax.dtypes.canonicalize_dtype(dtype))
+        own = np.array if isinstance(value, np.ndarray) else jnp.array  # a NumPy array is copied without compiling
+        return jnp.asarray(own(value, dtype=jax.dtypes.canonicalize_dtype(dtype)))
     try:
-        return jnp.array(value, dtype=float)
+        own = np.array if isinstance(value, int | float) else jnp.array
+        return jnp.asarray(own(value, dtype=float))
     except (TypeError, ValueError):
         return value
 

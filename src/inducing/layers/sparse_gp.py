@@ -133,11 +133,11 @@ class SparseGP(AbstractLayer):
                 for kernel in prior.kernels:
                     kernel.check_inputs(np.asarray(part.Z))
         if mean is None:
-            mean = prior.mu_u(self.features) if coordinates == "u" else jnp.zeros((L, M), dtype)
-            mean = jnp.broadcast_to(mean, (L, M))
+            mean = prior.mu_u(self.features) if coordinates == "u" else np.zeros((L, M), dtype)
+            mean = mean if mean.shape == (L, M) else jnp.broadcast_to(mean, (L, M))
         if root is None:
             if coordinates == "w":
-                root = jnp.broadcast_to(jnp.eye(M, dtype=dtype), (L, M, M))
+                root = np.broadcast_to(np.eye(M, dtype=dtype), (L, M, M))
             else:
                 root = jnp.linalg.cholesky(qu.repeat_dense(self.Kuu(), L))
         mean = as_float_array(mean)
