@@ -70,6 +70,11 @@ def test_tuples_are_data():
 def test_pandas_labels_with_missing_values():
     assert ig.Data(X, pd.Series([1.0, None, 3.0])).num_missing == 1
     assert ig.Data(X, pl.Series([1.0, None, 3.0])).num_missing == 1
+    assert ig.Data(X, pd.Series([True, None, False], dtype="boolean")).mask.tolist() == [[True], [False], [True]]
+    nullable = pd.DataFrame({"count": pd.Series([1, None, 3], dtype="Int64"), "size": [0.5, 1.5, 2.5]})
+    np.testing.assert_array_equal(ig.Data(X, nullable).y, [[1.0, 0.5], [np.nan, 1.5], [3.0, 2.5]])
+    with pytest.raises(ValueError, match="x has nan in row 1, column 0"):
+        ig.Data(nullable, [1.0, 2.0, 3.0])
 
 
 def test_unlabelled_and_unsupervised_data():

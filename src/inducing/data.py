@@ -134,6 +134,8 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
 
 
 def _numbers(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind == "O":  # pandas' NA, which nullable columns hold, says no more than NaN
+        array = np.where(np.frompyfunc(lambda v: type(v).__name__ == "NAType", 1, 1)(array).astype(bool), np.nan, array)
     try:
         return array.astype(float)
     except (TypeError, ValueError):
