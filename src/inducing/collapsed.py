@@ -194,38 +194,41 @@ def _has_two_orders(model: Model, Kuu: AbstractCovariance) -> bool:
 
 
 def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> Float[Array, ""]:
-    k = jnp.max(batched("diagonal", Kuu))
-    return _rounding_of(model, layer, data, k, jnp.min(jnp.asarray(Kuu.relative_jitter)))
+    """About how wrong the bound becomes at most if Σ τ Kuf Kfu is whitened after it was summed.
 
-
-def _rounding_of(model: Model, layer: SparseGP, data: Data, k: Array, jitter: Array) -> Float[Array, ""]:
-    """About how wrong the bound becomes if Σ τ Kuf Kfu is whitened after it was summed.
-
-    Its rounding error ε N τ k² grows by 1 / (jitter · k) in each of M directions.
+    Its entries are up to N τ k² Σ_p W², and wrong by ε of that; whitening multiplies by |Luu⁻¹|². Errors that were seen
+    are up to ten times this product.
     """
-    smallest = jnp.maximum(jitter, jnp.finfo(k.dtype).tiny)
-    noise = jnp.min(_observed(model, data)[3])
-    return 0.25 * jnp.finfo(k.dtype).eps * layer.num_features * len(data) * k / (smallest * noise)
+    assert isinstance(Kuu, Dense)
+    W, (_, _, _, noise) = weights(layer.prior), _observed(model, data)
+    k = jnp.max(batched("diagonal", Kuu), axis=1)
+    amplified = layer.prior.num_latents * jnp.max(k**2 * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
+    mixed = 1.0 if W is None else jnp.max(jnp.sum(W**2, axis=0))
+    return 10.0 * jnp.finfo(k.dtype).eps * len(data) * mixed * amplified / jnp.min(noise)
 
 
 def needs_care(model: Model, data: Data) -> bool:
-    """Whether `quick_bound` is likely to be NaN, by the prior variance at one datum and without a factorisation.
+    """Whether a fit starts with `careful_bound`: where `quick_bound` is NaN, or does not save much.
 
     >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> data = ig.Data([0.0, 1.0], [0.5, 0.2])
-    >>> [needs_care(ig.Model(gp, ig.likelihoods.Gaussian(noise)), data) for noise in (0.1, 1e-9)]
+    >>> X = jnp.linspace(0.0, 1.0, 5000)
+    >>> data, noise = ig.Data(X, X), ig.likelihoods.Gaussian(0.1)
+    >>> priors = [ig.GP(ig.kernels.SquaredExponential(lengthscale)) for lengthscale in (0.01, 100.0)]
+    >>> gps = [ig.SparseGP(prior, ig.features.InducingPoints(X[::50, None])) for prior in priors]
+    >>> [needs_care(ig.Model(gp, noise), data) for gp in gps]
     [False, True]
     """
-    return float(_rounding_at_one_datum(model, _checked(model, data)[1])) > ROUNDING
+    layer, data = _checked(model, data)
+    if _num_blocks(layer, len(data)) == 1 or not _has_two_orders(model, jax.eval_shape(layer.Kuu)):
+        return True
+    return float(_rounding_of(model, data)) > ROUNDING
 
 
 @eqx.filter_jit  # one program to compile, not one for each operation
-def _rounding_at_one_datum(model: Model, data: Data) -> Float[Array, ""]:
+def _rounding_of(model: Model, data: Data) -> Float[Array, ""]:
     layer = model.layers[-1]
-    assert isinstance(layer, SparseGP) and data.x is not None
-    k = jnp.max(layer.prior.Kff_diag(data.x[:1]))
-    return _rounding_of(model, layer, data, k, jnp.asarray(layer.jitter, k.dtype))
+    assert isinstance(layer, SparseGP)
+    return _rounding(model, layer, data, layer.Kuu())
 
 
 def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
@@ -277,9 +280,7 @@ def _through_root_jvp(primals, tangents):
 
 def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
     """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it."""
-    N, prior = len(data), layer.prior
-    most = ENTRIES // (layer.num_features * prior.num_latents * prior.num_sites)
-    blocks = -(-N // min(max(most, FEWEST), MOST))
+    N, blocks = len(data), _num_blocks(layer, len(data))
     size = -(-N // blocks)
     # The last block is filled up with copies of the last row (whatever a kernel may do at 0), all masked.
     padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1), mode="edge"), data)
@@ -299,6 +300,11 @@ def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statist
         return of_block(one)
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(of_block, one))
     return jax.lax.scan(add, zero, padded)[0]
+
+
+def _num_blocks(layer: SparseGP, N: int) -> int:
+    most = ENTRIES // (layer.num_features * layer.prior.num_latents * layer.prior.num_sites)
+    return -(-N // min(max(most, FEWEST), MOST))
 
 
 def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c"]) -> Float[Array, "n J c"]:
