@@ -90,6 +90,21 @@ def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
     return _bound(model, data, _whitened_first)
 
 
+def orders_of_sums(model: Model, data: Data) -> tuple[Callable, ...]:
+    """What to climb: `quick_bound` as long as it is a number, then `careful_bound`; the latter alone where it costs no
+    more, since data of one block are few.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> len(orders_of_sums(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ig.Data([0.0, 1.0], [0.5, 0.2])))
+    1
+    """
+    layer, data = _checked(model, data)
+    if _num_blocks(layer, len(data)) == 1 or not _has_two_orders(model, jax.eval_shape(layer.Kuu)):
+        return (careful_bound,)
+    return quick_bound, careful_bound
+
+
 def collapse(model: Model, data: Any) -> Model:
     """The same model with the optimal q(u) for its Gaussian likelihood.
 
@@ -205,30 +220,6 @@ def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance
     amplified = layer.prior.num_latents * jnp.max(k**2 * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
     mixed = 1.0 if W is None else jnp.max(jnp.sum(W**2, axis=0))
     return 10.0 * jnp.finfo(k.dtype).eps * len(data) * mixed * amplified / jnp.min(noise)
-
-
-def needs_care(model: Model, data: Data) -> bool:
-    """Whether a fit starts with `careful_bound`: where `quick_bound` is NaN, or does not save much.
-
-    >>> import inducing as ig
-    >>> X = jnp.linspace(0.0, 1.0, 5000)
-    >>> data, noise = ig.Data(X, X), ig.likelihoods.Gaussian(0.1)
-    >>> priors = [ig.GP(ig.kernels.SquaredExponential(lengthscale)) for lengthscale in (0.01, 100.0)]
-    >>> gps = [ig.SparseGP(prior, ig.features.InducingPoints(X[::50, None])) for prior in priors]
-    >>> [needs_care(ig.Model(gp, noise), data) for gp in gps]
-    [False, True]
-    """
-    layer, data = _checked(model, data)
-    if _num_blocks(layer, len(data)) == 1 or not _has_two_orders(model, jax.eval_shape(layer.Kuu)):
-        return True
-    return float(_rounding_of(model, data)) > ROUNDING
-
-
-@eqx.filter_jit  # one program to compile, not one for each operation
-def _rounding_of(model: Model, data: Data) -> Float[Array, ""]:
-    layer = model.layers[-1]
-    assert isinstance(layer, SparseGP)
-    return _rounding(model, layer, data, layer.Kuu())
 
 
 def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from ..checks import check_model_and_data
-from ..collapsed import careful_bound, collapse, needs_care, quick_bound
+from ..collapsed import collapse, orders_of_sums
 from ..data import Data, as_data
 from ..layers.bayesian_dense import BayesianDense
 from ..layers.deterministic import Skip
@@ -205,8 +205,7 @@ def _run(
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
         return _Outcome(problem, [], history, np.nan, "nothing to train", 0)
     if plan.method == "collapsed":
-        bounds = (careful_bound,) if needs_care(model, data) else (quick_bound, careful_bound)
-        orders = (Objective(fn, plan.objective.log_prior) for fn in bounds)
+        orders = (Objective(bound, plan.objective.log_prior) for bound in orders_of_sums(model, data))
         return _climb(Whole(problem, data, *orders), steps, key, watch, plan.method)
     if plan.method == "lbfgs":
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)

@@ -15,11 +15,12 @@ from .monitor import Monitor
 from .problem import Objective, Problem
 
 RESTARTS = 3
+SPELL = 10  # for how many values the careful objective is kept to, when it is first needed
 REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a place
 
 
 class Whole(eqx.Module):
-    """A problem with all its data. Where `objective` gives no number, `careful` may, and is then kept to."""
+    """A problem with all its data. Where `objective` gives no number, `careful` may, and is kept to for a while."""
 
     problem: Problem
     data: Data
@@ -42,6 +43,28 @@ def value_and_gradient(whole: Whole, free: list[Array], key: Array) -> tuple[Flo
     return jax.value_and_grad(value_of)(free)
 
 
+def _evaluator(whole: Whole, key: Array) -> Callable:
+    """`value_and_gradient` at free arrays. Spells of `careful` become longer each time that `objective` has failed."""
+    evaluate = compiled_value_and_gradient()
+    careful = None if whole.careful is None else Whole(whole.problem, whole.data, whole.careful)
+    left, spell = 0, SPELL
+
+    def at(free: list[Array]) -> tuple[Array, list[Array]]:
+        nonlocal left, spell
+        if left == 0:
+            value, grads = evaluate(whole, free, key)
+            if careful is None or np.isfinite(value):
+                return value, grads
+        value, grads = evaluate(careful, free, key)
+        if left > 0:
+            left -= 1
+        elif np.isfinite(value):  # else it is the place that is bad, not the objective
+            left, spell = spell, 2 * spell
+        return value, grads
+
+    return at
+
+
 class _Stop(Exception):
     """Ends the optimiser from inside its callback."""
 
@@ -54,7 +77,7 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
     """
     from scipy.optimize import minimize
 
-    evaluate = compiled_value_and_gradient()
+    evaluate = _evaluator(whole, key)
     start = _start(whole.problem)
     shapes = [f.shape for f in start]
     ends = np.cumsum([f.size for f in start])[:-1]
@@ -65,14 +88,10 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
         return [jnp.array(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best_x, best_f, failures, whole
+        nonlocal best_x, best_f, failures
         away, wall = x - best_x, 10.0 * (1.0 + abs(best_f))
         if np.abs(away).max() <= REACH:
-            value, grads = evaluate(whole, free := unflatten(x), key)
-            if whole.careful is not None and not np.isfinite(value):
-                careful = Whole(whole.problem, whole.data, whole.careful)
-                value, grads = evaluate(careful, free, key)
-                whole = careful if np.isfinite(value) else whole
+            value, grads = evaluate(unflatten(x))
             f, g = -float(value), -_flat(grads)
             if np.isfinite(f) and np.isfinite(g).all():
                 if f < best_f:
