@@ -1,5 +1,7 @@
 """Sparse GPs against exact ones, coordinates against each other, bounds against the evidence, and hard numerics."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.flatten_util
@@ -10,6 +12,7 @@ import pytest
 import inducing as ig
 from inducing import collapsed
 from inducing.parameters import partition
+from inducing.training import lbfgs
 
 K = ig.kernels
 RNG = np.random.default_rng(0)
@@ -232,7 +235,7 @@ def test_the_rounding_of_the_quick_order_is_known(prior):
 
 
 def test_a_fit_goes_over_to_the_careful_order(monkeypatch):
-    """It starts where Σ Kuf Kfu may be whitened last, and ends where it may not."""
+    """It starts where Σ Kuf Kfu may be whitened last, and ends where it may not: there it asks again now and then."""
     monkeypatch.setattr(collapsed, "MOST", 100)  # data of one block always take the careful order
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 1))
@@ -240,11 +243,20 @@ def test_a_fit_goes_over_to_the_careful_order(monkeypatch):
     gp = ig.SparseGP(ig.GP(K.SquaredExponential(0.3, 1.0)), ig.features.InducingPoints(np.linspace(-3, 3, 20)[:, None]))
     model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
     assert np.isfinite(eqx.filter_jit(collapsed.quick_bound)(model, (x, y)))
+    evaluate, asked = lbfgs.compiled_value_and_gradient(), []
+
+    def watched(whole, free, key):
+        asked.append(whole.objective.fn)
+        return evaluate(whole, free, key)
+
+    monkeypatch.setattr(lbfgs, "compiled_value_and_gradient", lambda: watched)
     result = ig.fit(model, (x, y), method="collapsed", steps=30, initialise=False, progress=False)
     assert np.isnan(eqx.filter_jit(collapsed.quick_bound)(result.model, (x, y)))
     careful = eqx.filter_jit(collapsed.careful_bound)(result.model, (x, y))
     np.testing.assert_allclose(result.bound, careful, rtol=1e-6)
     assert "NaN" not in result.message and result.bound > result.history.bound[0] + 100
+    runs = [len(list(run)) for _, run in itertools.groupby(asked)]
+    assert asked[0] is collapsed.quick_bound and runs[1:4] == [lbfgs.SPELL + 1, 1, 2 * lbfgs.SPELL + 1]
 
 
 def test_nested_points_never_lower_the_collapsed_bound():
