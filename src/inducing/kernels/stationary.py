@@ -19,7 +19,14 @@ class AbstractStationary(AbstractKernel):
     """k(x, y) = σ² g(Σ_d ((x_d − y_d)/ℓ_d)²), with g(0) = 1.
 
     `lengthscale` is one number or one per input dimension. A new stationary kernel gives `profile`, `smoothness`,
-    `unit_spectral_density` and `unit_frequencies`.
+    `unit_spectral_density` and `unit_frequencies`; see docs/extend.md.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Matern32(lengthscale=2.0, variance=3.0)
+    >>> k.profile(jnp.zeros(()))                                                          # g(0)
+    Array(1., dtype=float64)
+    >>> bool(k(jnp.zeros(1), jnp.ones(1)) == 3.0 * k.profile(jnp.asarray(0.25)))          # s = (1/2)²
+    True
     """
 
     lengthscale: Float[Array, "..."] = positive(1.0)

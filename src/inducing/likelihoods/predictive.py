@@ -38,6 +38,15 @@ class Predictive(eqx.Module):
     them, else by quadrature whose nodes gather where the label asks. `latent_mean` is [N, F] or, for a mixture,
     [S, N, F]; `latent_cov` holds variances of that shape, or covariances [..., F, F]. `correlated` says that the
     latents are correlated although only their variances are here: all but `sample` is the same then.
+
+    >>> import jax, inducing as ig
+    >>> one = jnp.ones((1, 1))
+    >>> pred = ig.likelihoods.Gaussian(0.5).predictive(2.0 * one, 0.5 * one)      # N(2, 1); from a model: predict
+    >>> lower, upper = pred.interval(0.95)
+    >>> [round(float(v[0, 0]), 4) for v in (pred.mean, pred.variance, lower, upper)]
+    [2.0, 1.0, 0.04, 3.96]
+    >>> print(pred.log_prob([2.0]).round(4), pred.sample(jax.random.key(0), 10).shape)
+    [-0.9189] (10, 1, 1)
     """
 
     likelihood: "AbstractLikelihood"

@@ -24,7 +24,13 @@ HERMITE_NODES = {1: 32, 2: 16, 3: 8}
 
 
 class AbstractSmoothing(Module):
-    """A matrix G(t) [P, L] of smoothing kernels."""
+    """A matrix G(t) [P, L] of smoothing kernels.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> t, c = ig.priors.GaussianSmoothing(width=[[0.5]]).rule(1, jnp.zeros(()).dtype)
+    >>> round(float((c * t[..., 0] ** 2).sum()), 6)                                       # ∫ G(t) t² dt = 0.5²
+    0.25
+    """
 
     @property
     @abc.abstractmethod
