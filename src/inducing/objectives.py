@@ -83,9 +83,12 @@ def elbo(
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> bound = ig.elbo(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2]))
-    >>> bound.shape
-    ()
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+    >>> bool(ig.elbo(model, data) < ig.log_evidence(model, data))
+    True
+    >>> rows = [ig.elbo(model, ([x], [y]), num_data=2) for x, y in zip(*data, strict=True)]      # minibatches of one
+    >>> bool(abs(sum(rows) / 2 - ig.elbo(model, data)) < 1e-9)
+    True
     """
     data = _checked(model, data)
     check_counts(samples=samples, importance=importance)

@@ -25,7 +25,7 @@ class AbstractFeatures(Module):
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features = ig.features.Derivative([[0.0], [1.0]])
-    >>> features.apply(lambda X: X[:, 0] ** 2).tolist()                                   # the slopes of x² at 0 and 1
+    >>> features.apply(lambda X: X[:, 0] ** 2).tolist()      # the slopes of x² at 0 and 1
     [0.0, 2.0]
     """
 
@@ -55,8 +55,8 @@ def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Arr
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> X, kernel = jnp.linspace(0.0, 1.0, 3)[:, None], ig.kernels.Matern32()
-    >>> features = ig.features.Fourier(-2.0, 3.0, 4)                                      # Kuf in closed form
-    >>> general = ig.features.general_Kuf(features, kernel, X)                            # by quadrature
+    >>> features = ig.features.Fourier(-2.0, 3.0, 4)      # Kuf in closed form
+    >>> general = ig.features.general_Kuf(features, kernel, X)      # by quadrature
     >>> bool(jnp.allclose(general, features.Kuf(kernel, X), atol=1e-4))
     True
     """
@@ -67,9 +67,9 @@ def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: floa
     """Kuu by its definition, apply to both arguments of the kernel: eq:suuij_id.
 
     >>> import inducing as ig
-    >>> slopes = ig.features.Derivative([[0.0], [5.0]])
-    >>> ig.features.general_Kuu(slopes, ig.kernels.SquaredExponential(), 0.0).dense().round(3).tolist()
-    [[1.0, -0.0], [-0.0, 1.0]]
+    >>> slopes = ig.features.Derivative([[0.0], [2.0]])
+    >>> ig.features.general_Kuu(slopes, ig.kernels.SquaredExponential(), 0.0).dense().round(3).tolist()      # −3 e⁻²
+    [[1.0, -0.406], [-0.406, 1.0]]
     """
     K = features.apply(lambda Z: features.Kuf(kernel, Z).T, kernel)
     return Dense(0.5 * (K + K.T), jitter)

@@ -26,6 +26,8 @@ class PerDatum(Module):
 
     >>> import inducing as ig
     >>> lik = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.0))   # predicts noise-free
+    >>> lik.noise((2, 1), jnp.array([2, 0])).tolist(), lik.noise((1, 1)).tolist()
+    ([[0.3], [0.1]], [[0.0]])
     """
 
     values: Float[Array, "N *P"] = fixed()
