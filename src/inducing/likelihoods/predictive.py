@@ -129,9 +129,25 @@ class Predictive(eqx.Module):
         return y
 
 
-@eqx.filter_jit
 def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
-    """fn(predictive, *rows), compiled; many inputs go through in blocks, so that memory stays bounded."""
+    """fn(predictive, *rows), compiled. The last row is repeated up to a power of two of them: few shapes to compile."""
+    p, N = predictive, predictive.latent_mean.shape[-2]
+    more = (1 << (N - 1).bit_length()) - N
+    if more == 0 or N > BLOCK or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
+        return _compiled(fn, p, *rows)
+
+    def longer(a: Array, axis: int = 0) -> Array:  # by NumPy, which compiles nothing
+        return jnp.asarray(np.pad(np.asarray(a), [(0, more if i == axis else 0) for i in range(a.ndim)], mode="edge"))
+
+    axis = p.latent_mean.ndim - 2
+    index = None if p.index is None else longer(p.index)
+    p = Predictive(p.likelihood, longer(p.latent_mean, axis), longer(p.latent_cov, axis), index)
+    return jnp.asarray(np.asarray(_compiled(fn, p, *map(longer, rows)))[:N])
+
+
+@eqx.filter_jit
+def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
+    """fn(predictive, *rows); many inputs go through in blocks, so that memory stays bounded."""
     if predictive.latent_mean.shape[-2] <= BLOCK:
         return fn(predictive, *rows)
     mean, cov = _components(predictive)
