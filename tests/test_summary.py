@@ -9,6 +9,8 @@ import pytest
 
 import inducing as ig
 from inducing.parameters import Module, fixed
+from inducing.training.fit import FitResult
+from inducing.training.monitor import History
 
 Z = np.linspace(0.0, 1.0, 4)[:, None]
 
@@ -110,6 +112,16 @@ def test_plot_calibration(axes):
         level, share = axes.lines[0].get_data()
         excess = np.abs(share - level) > 4 * np.sqrt(level * (1 - level) / 400) + 0.01
         assert excess.any() != inside
+
+
+def test_plot_history_shows_the_bound_itself(axes):
+    """And not its distance from a number above the axis, where that is shorter."""
+    bound = -3346.4 - 0.5 ** np.arange(40)
+    history = History(np.arange(40), bound, np.arange(40.0))
+    ax = ig.report.plot_history(FitResult(None, history, "", "adam", bound[-1]), ax=axes)
+    ax.figure.canvas.draw()
+    labels = [float(tick.get_text().replace("−", "-")) for tick in ax.get_yticklabels()]
+    assert max(labels) < -3346.0 and ax.yaxis.get_offset_text().get_text() == ""
 
 
 def test_plots_refuse_what_they_cannot_draw():

@@ -103,6 +103,11 @@ class AbstractCovariance(Module):
     """A positive-definite matrix K [M, M] = R Rᵀ. The verbs take and give matrices [M, n].
 
     `relative_jitter` is what was added to the diagonal, relative to its mean (0 where nothing was).
+
+    >>> import inducing as ig
+    >>> K = ig.features.Fourier(0.0, 1.0, 2).Kuu(ig.kernels.Matern32(), 0.0)
+    >>> type(K).__name__, bool(jnp.allclose(K.root_matmul(K.root_matmul_transpose(jnp.eye(5))), K.dense()))
+    ('DiagonalPlusLowRank', True)
     """
 
     @property

@@ -20,13 +20,30 @@ from .parameters import dtype_of
 
 
 def expected_log_likelihood(model: Model, data: Data, x: Float[Array, "N R D"]) -> Float[Array, "N R"]:
-    """explik_nr = E_{q(f_L | F_nr)} log p(y_n | f_L), summed over the observed outputs: eq:explik, eq:explik_2."""
+    """explik_nr = E_{q(f_L | F_nr)} log p(y_n | f_L), summed over the observed outputs: eq:explik, eq:explik_2.
+
+    x is the input of the last layer. Of a model with one layer, the bound is its sum minus the KL:
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]), mean=[0.5, 0.2])
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ig.Data([0.0, 1.0], [0.5, 0.2])
+    >>> explik = ig.objectives.expected_log_likelihood(model, data, data.x[:, None])
+    >>> explik.shape, bool(jnp.allclose(explik.sum() - model.kl(), ig.elbo(model, data)))
+    ((2, 1), True)
+    """
     mean, cov = model.layers[-1].moments(x, correlated=model.likelihood.joint)
     return _over_labels(model.likelihood.expected_log_prob, model, data, mean, cov)
 
 
 def log_likelihood(model: Model, data: Data, f: Float[Array, "N R F"]) -> Float[Array, "N R"]:
-    """log p(y_n | f_nr), summed over the observed outputs."""
+    """log p(y_n | f_nr), summed over the observed outputs.
+
+    >>> import inducing as ig
+    >>> model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(1.0))
+    >>> data = ig.Data([0.0, 1.0], [0.0, float("nan")])
+    >>> ig.objectives.log_likelihood(model, data, jnp.zeros((2, 1, 1)))[:, 0].round(4).tolist()
+    [-0.9189, 0.0]
+    """
     return _over_labels(model.likelihood.log_prob, model, data, f)
 
 
@@ -66,9 +83,12 @@ def elbo(
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> bound = ig.elbo(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2]))
-    >>> bound.shape
-    ()
+    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+    >>> bool(ig.elbo(model, data) < ig.log_evidence(model, data))
+    True
+    >>> rows = [ig.elbo(model, ([x], [y]), num_data=2) for x, y in zip(*data, strict=True)]      # minibatches of one
+    >>> bool(abs(sum(rows) / 2 - ig.elbo(model, data)) < 1e-9)
+    True
     """
     data = _checked(model, data)
     check_counts(samples=samples, importance=importance)

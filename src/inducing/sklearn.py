@@ -75,6 +75,8 @@ class GPRegressor(RegressorMixin, _GP):
 
     `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
     likelihood with one latent function per output, by default Gaussian noise. Several outputs are independent.
+    `num_inducing` inducing points are k-means centres of X. `method`, `steps` and `progress` are those of `ig.fit`, and
+    `random_state` is the seed.
 
     >>> import numpy as np
     >>> from inducing.sklearn import GPRegressor
@@ -109,7 +111,8 @@ class GPRegressor(RegressorMixin, _GP):
 class GPClassifier(ClassifierMixin, _GP):
     """Sparse GP classification: fit(X, y), predict(X), predict_proba(X), score. Labels are of any kind.
 
-    Two classes have a Bernoulli likelihood, more a softmax of one function for each class.
+    Two classes have a Bernoulli likelihood, more a softmax of one function for each class. The other parameters are as
+    in `GPRegressor`.
 
     >>> import numpy as np
     >>> from inducing.sklearn import GPClassifier

@@ -351,6 +351,12 @@ def test_progress_can_be_silenced_and_shows_bound_and_speed(capsys):
     ig.fit(regression(), (X, y), method="adam", steps=5)
     out = capsys.readouterr()
     assert out.out == "" and "bound" in out.err and "step/s" in out.err
+    assert out.err.rstrip().endswith("all steps done]")
+
+
+def test_the_progress_bar_says_that_a_fit_ended_early_because_it_converged(capsys):
+    result = ig.fit(regression(), (X, y), method="collapsed")
+    assert capsys.readouterr().err.rstrip().endswith(f"bound {result.bound:.6g}, converged]")
 
 
 def test_zero_steps_and_warm_start():

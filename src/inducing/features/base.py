@@ -21,7 +21,12 @@ class AbstractFeatures(Module):
     its eigenfunctions), so `apply` is told the kernel; the others ignore it.
 
     `exact` says that `apply` is the functional itself and no quadrature of it, so that `Union` prefers it;
-    `uses_kernel` that it depends on the kernel.
+    `uses_kernel` that it depends on the kernel. For a kind of your own see docs/extend.md.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> features = ig.features.Derivative([[0.0], [1.0]])
+    >>> features.apply(lambda X: X[:, 0] ** 2).tolist()      # the slopes of x² at 0 and 1
+    [0.0, 2.0]
     """
 
     exact: ClassVar[bool] = False
@@ -46,12 +51,26 @@ class AbstractFeatures(Module):
 
 
 def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
-    """Kuf by its definition, apply to k(·, X): eq:sfu:i_id."""
+    """Kuf by its definition, apply to k(·, X): eq:sfu:i_id.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> X, kernel = jnp.linspace(0.0, 1.0, 3)[:, None], ig.kernels.Matern32()
+    >>> features = ig.features.Fourier(-2.0, 3.0, 4)      # Kuf in closed form
+    >>> general = ig.features.general_Kuf(features, kernel, X)      # by quadrature
+    >>> bool(jnp.allclose(general, features.Kuf(kernel, X), atol=1e-4))
+    True
+    """
     return features.apply(lambda Z: kernel.gram(Z, X), kernel)
 
 
 def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: float) -> Dense:
-    """Kuu by its definition, apply to both arguments of the kernel: eq:suuij_id."""
+    """Kuu by its definition, apply to both arguments of the kernel: eq:suuij_id.
+
+    >>> import inducing as ig
+    >>> slopes = ig.features.Derivative([[0.0], [2.0]])
+    >>> ig.features.general_Kuu(slopes, ig.kernels.SquaredExponential(), 0.0).dense().round(3).tolist()      # −3 e⁻²
+    [[1.0, -0.406], [-0.406, 1.0]]
+    """
     K = features.apply(lambda Z: features.Kuf(kernel, Z).T, kernel)
     return Dense(0.5 * (K + K.T), jitter)
 

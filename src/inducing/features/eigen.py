@@ -37,8 +37,9 @@ class EigenMercer(AbstractFeatures):
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features = ig.features.EigenMercer(8, mean=[0.0], std=[1.0])
-    >>> features.Kuf(ig.kernels.SquaredExponential(), jnp.zeros((3, 1))).shape
-    (8, 3)
+    >>> Kuu = features.Kuu(ig.kernels.SquaredExponential(), 0.0)
+    >>> type(Kuu).__name__, round(float(Kuu.diagonal().sum()), 2)      # all λ together: σ²
+    ('Diagonal', 1.0)
     """
 
     num: int = eqx.field(static=True, converter=as_whole)
@@ -231,8 +232,10 @@ class EigenLaplacian(AbstractFeatures):
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern32(), box=(-1.0, 2.0), num=16)
-    >>> ig.features.EigenLaplacian(k.box, k.num).Kuf(k, jnp.zeros((3, 1))).shape
-    (16, 3)
+    >>> features, X = ig.features.EigenLaplacian(k.box, k.num), jnp.linspace(0.0, 1.0, 3)[:, None]
+    >>> Kuf = features.Kuf(k, X)
+    >>> bool(jnp.allclose(Kuf.T @ features.Kuu(k, 0.0).solve(Kuf), k.gram(X)))
+    True
     """
 
     box: Box = eqx.field(static=True)

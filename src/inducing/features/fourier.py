@@ -42,9 +42,10 @@ class Fourier(AbstractFeatures):
     Draws and means (in u coordinates) need `apply`, ⟨φ, f⟩ by partial integration and quadrature.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.Fourier(0.0, 1.0, 10)
-    >>> features.num_features, features.Kuf(ig.kernels.Matern32(), jnp.zeros((4, 1))).shape
-    (21, (21, 4))
+    >>> features, k, X = ig.features.Fourier(-4.0, 5.0, 30), ig.kernels.Matern32(), jnp.linspace(0.0, 1.0, 4)[:, None]
+    >>> Kuf = features.Kuf(k, X)
+    >>> Kuf.shape, bool(jnp.allclose(Kuf.T @ features.Kuu(k, 0.0).solve(Kuf), k.gram(X), atol=1e-3))
+    ((61, 4), True)
     """
 
     a: Float[Array, ""] = fixed()

@@ -19,7 +19,14 @@ class AbstractStationary(AbstractKernel):
     """k(x, y) = σ² g(Σ_d ((x_d − y_d)/ℓ_d)²), with g(0) = 1.
 
     `lengthscale` is one number or one per input dimension. A new stationary kernel gives `profile`, `smoothness`,
-    `unit_spectral_density` and `unit_frequencies`.
+    `unit_spectral_density` and `unit_frequencies`; see docs/extend.md.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.Matern32(lengthscale=2.0, variance=3.0)
+    >>> float(k.profile(jnp.zeros(())))      # g(0)
+    1.0
+    >>> bool(jnp.allclose(k(jnp.zeros(1), jnp.ones(1)), 3.0 * k.profile(jnp.asarray(0.25))))      # s = (1/2)²
+    True
     """
 
     lengthscale: Float[Array, "..."] = positive(1.0)
@@ -199,9 +206,9 @@ class Matern52(AbstractStationary):
     """k = σ² (1 + √5 r + 5/3 r²) exp(−√5 r), r² = s. Samples have two derivatives.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Matern52(lengthscale=[1.0, 0.5], variance=2.0)
-    >>> k.gram(jnp.zeros((3, 2))).shape
-    (3, 3)
+    >>> k = ig.kernels.Matern52(lengthscale=[1.0, 100.0], variance=2.0)      # the second column hardly matters
+    >>> [round(float(k(jnp.zeros(2), jnp.array(y))), 3) for y in ([1.0, 0.0], [0.0, 1.0])]
+    [1.048, 2.0]
     """
 
     smoothness: ClassVar[int | float] = 2

@@ -21,6 +21,12 @@ class AbstractZonal(AbstractKernel):
 
     `scale` is w, one number or one for each column. Data of ℝᵈ are brought to the sphere in ℝᵈ⁺¹ by a constant last
     column (`with_bias`), whose scale is the bias: far inputs then differ in direction the less the farther they are.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> k = ig.kernels.SphericalArcCosine(1)      # degree 1: k(2x, y) = 2 k(x, y)
+    >>> x, y = jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])
+    >>> float(k(2.0 * x, y) / k(x, y))
+    2.0
     """
 
     scale: eqx.AbstractVar[Float[Array, "..."]]
@@ -70,8 +76,9 @@ class Spherical(AbstractZonal):
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.Spherical(ig.kernels.Matern32(lengthscale=0.5))
-    >>> k.gram(ig.kernels.with_bias(jnp.array([[0.0], [5.0]]))).shape
-    (2, 2)
+    >>> x, y = jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])
+    >>> bool(jnp.allclose(k(2.0 * x, y), k(x, y)))      # only the direction counts
+    True
     """
 
     kernel: AbstractStationary

@@ -39,6 +39,14 @@ class AbstractLayer(Module):
       prior, or from q(h | x) if that is all their encoder sees, and all log-weights are 0.
 
     `moments` and `joint` integrate the layer instead, which the last layer of a model does; `draw` gives a function.
+    For a layer of your own see docs/extend.md.
+
+    >>> import jax, jax.numpy as jnp, inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> x, data = jnp.zeros((5, 1, 1)), ig.Data(jnp.zeros((5, 1)))
+    >>> f, log_weight = gp.propagate(x, jax.random.key(0), data, replicates=1)
+    >>> f.shape, log_weight.shape, gp.moments(x)[1][0, 0].round(6).tolist()
+    ((5, 1, 1), (5, 1), [1.0])
     """
 
     @property

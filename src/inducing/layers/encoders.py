@@ -19,6 +19,13 @@ class AbstractEncoder(Module):
 
     `sees` names what q depends on: "x" and "y" (with "mask") of the datum, its "index", or the layer's own "input".
     A layer's input is [1, N, D] where functions are drawn jointly over the data: then so is q, [1, N, d].
+
+    >>> import jax, inducing as ig
+    >>> network = lambda v: jax.numpy.concatenate([2.0 * v, v])                           # mean 2x, and softplus(x)
+    >>> encoder = ig.layers.Amortised(network, sees=("x",))
+    >>> mean, root = encoder(jax.numpy.ones((3, 1, 1)), ig.Data([1.0, 2.0, 3.0]), 1)
+    >>> encoder.sees, mean[:, 0, 0].tolist()
+    (('x',), [2.0, 4.0, 6.0])
     """
 
     @property

@@ -26,6 +26,8 @@ class PerDatum(Module):
 
     >>> import inducing as ig
     >>> lik = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.0))   # predicts noise-free
+    >>> lik.noise((2, 1), jnp.array([2, 0])).tolist(), lik.noise((1, 1)).tolist()
+    ([[0.3], [0.1]], [[0.0]])
     """
 
     values: Float[Array, "N *P"] = fixed()
@@ -73,6 +75,13 @@ class AbstractLikelihood(Module):
     Shapes: y is [N, P]; f and mean are [N, F] with F = `num_latents(P)`; cov is [N, F] (variances) or
     [N, F, F]. `index` [N] addresses `PerDatum` parameters. `joint` says that one output depends on several
     latents, so that their correlation matters.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> lik, zero = ig.likelihoods.Softmax(3), jnp.zeros((1, 3))
+    >>> lik.num_latents(1), lik.joint
+    (3, True)
+    >>> print(lik.predictive_log_prob(zero, zero, jnp.ones((1, 1))).round(4))             # log ⅓
+    [[-1.0986]]
     """
 
     @property
@@ -172,7 +181,12 @@ class AbstractLikelihood(Module):
 
 
 class AbstractElementwise(AbstractLikelihood):
-    """A likelihood in which output p depends on latent p alone."""
+    """A likelihood in which output p depends on latent p alone.
+
+    >>> import inducing as ig, jax.numpy as jnp
+    >>> print(ig.likelihoods.Poisson().cdf(jnp.zeros((1, 2)), jnp.array([[0.0, 1.0]])).round(4))   # e⁻¹ and 2 e⁻¹
+    [[0.3679 0.7358]]
+    """
 
     @property
     def joint(self) -> bool:

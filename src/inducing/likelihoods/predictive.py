@@ -38,6 +38,15 @@ class Predictive(eqx.Module):
     them, else by quadrature whose nodes gather where the label asks. `latent_mean` is [N, F] or, for a mixture,
     [S, N, F]; `latent_cov` holds variances of that shape, or covariances [..., F, F]. `correlated` says that the
     latents are correlated although only their variances are here: all but `sample` is the same then.
+
+    >>> import jax, inducing as ig
+    >>> one = jnp.ones((1, 1))
+    >>> pred = ig.likelihoods.Gaussian(0.5).predictive(2.0 * one, 0.5 * one)      # N(2, 1); from a model: predict
+    >>> lower, upper = pred.interval(0.95)
+    >>> [round(float(v[0, 0]), 4) for v in (pred.mean, pred.variance, lower, upper)]
+    [2.0, 1.0, 0.04, 3.96]
+    >>> print(pred.log_prob([2.0]).round(4), pred.sample(jax.random.key(0), 10).shape)
+    [-0.9189] (10, 1, 1)
     """
 
     likelihood: "AbstractLikelihood"
@@ -120,9 +129,25 @@ class Predictive(eqx.Module):
         return y
 
 
-@eqx.filter_jit
 def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
-    """fn(predictive, *rows), compiled; many inputs go through in blocks, so that memory stays bounded."""
+    """fn(predictive, *rows), compiled. The last row is repeated up to a power of two of them: few shapes to compile."""
+    p, N = predictive, predictive.latent_mean.shape[-2]
+    more = (1 << (N - 1).bit_length()) - N
+    if more == 0 or N > BLOCK or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
+        return _compiled(fn, p, *rows)
+
+    def longer(a: Array, axis: int = 0) -> Array:  # by NumPy, which compiles nothing
+        return jnp.asarray(np.pad(np.asarray(a), [(0, more if i == axis else 0) for i in range(a.ndim)], mode="edge"))
+
+    axis = p.latent_mean.ndim - 2
+    index = None if p.index is None else longer(p.index)
+    p = Predictive(p.likelihood, longer(p.latent_mean, axis), longer(p.latent_cov, axis), index)
+    return jnp.asarray(np.asarray(_compiled(fn, p, *map(longer, rows)))[:N])
+
+
+@eqx.filter_jit
+def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
+    """fn(predictive, *rows); many inputs go through in blocks, so that memory stays bounded."""
     if predictive.latent_mean.shape[-2] <= BLOCK:
         return fn(predictive, *rows)
     mean, cov = _components(predictive)

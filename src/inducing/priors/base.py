@@ -20,17 +20,25 @@ Features = AbstractFeatures | tuple[AbstractFeatures, ...]
 
 
 class AbstractPrior(Module):
-    """A Gaussian process f: ℝᴰ → ℝᴾ that is a linear map of L independent latent processes g_l,
+    """A Gaussian process f: ℝᴰ → ℝᴾ that is a linear map of L independent latent processes g_l.
 
-        f_p(x) = μ_p(x) + Σ_l W[p, l] s_l[p mod J](x),      s_l(x) = (T g_l)(x) ∈ ℝᴶ,
+        f_p(x) = μ_p(x) + Σ_l W[p, l] s_l[p mod J](x),      s_l(x) = (T g_l)(x) ∈ ℝᴶ
 
-    where the J *sites* of a latent are what the outputs look at: its value at x (J = 1), its partial derivatives
+    The J *sites* of a latent are what the outputs look at: its value at x (J = 1), its partial derivatives
     (J = D), or one functional of it for each output (J = P: a smoothed value, the value at a patch). J divides P,
     and W is `mixing` (None: the identity if J = 1 and L = P, else ones). The inducing variables are features of the
     latents, u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
 
     Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features; Kuu and Kuf
-    agree on it.
+    agree on it. For a prior of your own see docs/extend.md.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> prior = ig.priors.Derivative(ig.GP(ig.kernels.Matern52()), dim=2)      # one latent, two slopes of it
+    >>> prior.num_latents, prior.num_outputs, prior.num_sites
+    (1, 2, 2)
+    >>> X, features = jnp.zeros((5, 2)), ig.features.InducingPoints(jnp.ones((3, 2)))
+    >>> prior.Kuf(features, X).shape, prior.covariance(X).shape
+    ((1, 3, 5, 2), (10, 10))
     """
 
     @property

@@ -24,7 +24,13 @@ HERMITE_NODES = {1: 32, 2: 16, 3: 8}
 
 
 class AbstractSmoothing(Module):
-    """A matrix G(t) [P, L] of smoothing kernels."""
+    """A matrix G(t) [P, L] of smoothing kernels.
+
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> t, c = ig.priors.GaussianSmoothing(width=[[0.5]]).rule(1, jnp.zeros(()).dtype)
+    >>> round(float((c * t[..., 0] ** 2).sum()), 6)      # ∫ G(t) t² dt = 0.5²
+    0.25
+    """
 
     @property
     @abc.abstractmethod
@@ -139,10 +145,10 @@ class ConvolutionProcess(AbstractPrior):
     kernels), or one that all share. The inducing variables are features of the latents g.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> G = ig.priors.GaussianSmoothing(width=[[0.5], [4.0]])
-    >>> prior = ig.priors.ConvolutionProcess(G, ig.kernels.SquaredExponential(lengthscale=3.0))
-    >>> prior.covariance(jnp.zeros((1, 1))).shape
-    (2, 2)
+    >>> G = ig.priors.GaussianSmoothing(width=[[2.0], [1e-3]])      # the second output sees the latent as it is
+    >>> prior = ig.priors.ConvolutionProcess(G, ig.kernels.SquaredExponential())
+    >>> prior.covariance(jnp.zeros((1, 1))).round(4).tolist()      # (1 + 2·2²)^−½, (1 + 2²)^−½ and 1
+    [[0.3333, 0.4472], [0.4472, 1.0]]
     """
 
     smoothing: AbstractSmoothing

@@ -20,9 +20,9 @@ class ExactGP(Module):
     [N] or for each label [N, P]. It may be 0 (interpolation) if the covariance of the labels is still regular.
 
     >>> import inducing as ig
-    >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
-    >>> exact.covariance([0.5, 0.7]).shape
-    (2, 2)
+    >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.0)
+    >>> exact.mean([0.0, 1.0]).round(6).tolist(), exact.covariance([0.5, 0.7]).shape      # it interpolates
+    ([[1.0], [2.0]], (2, 2))
     """
 
     prior: AbstractPrior

@@ -18,10 +18,11 @@ from .latents import Parts, mapped, mean_of_sum, over_latents
 class GP(AbstractPrior):
     """f ~ GP(μ, k), a scalar random function: eq:def_gp. `mean` is one of `ig.means` or a number.
 
-    >>> import inducing as ig
-    >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5), mean=ig.means.Constant(1.0))
-    >>> prior.num_outputs
-    1
+    >>> import jax.numpy as jnp, inducing as ig
+    >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5, variance=2.0), mean=1.0)
+    >>> X = jnp.array([[0.0], [9.0]])
+    >>> prior.mean(X).tolist(), prior.covariance(X).round(6).tolist()
+    ([[1.0], [1.0]], [[2.0, 0.0], [0.0, 2.0]])
     """
 
     kernel: AbstractKernel

@@ -74,10 +74,12 @@ class LMC(AbstractMixture):
     W is [P, L] and trained; `latents` is a sequence of L GPs (or kernels), or one that all L share. `mean` [N, D] →
     [N, P] is μ. Conditioning happens in the latent space: O(L M³), however many outputs there are.
 
-    >>> import inducing as ig
+    >>> import jax, inducing as ig
     >>> prior = ig.priors.LMC([[1.0, 0.0], [0.5, 1.0], [0.2, -1.0]], [ig.kernels.Matern52(), ig.kernels.Matern32()])
     >>> prior.num_latents, prior.num_outputs
     (2, 3)
+    >>> prior.covariance(jax.numpy.zeros((1, 1))).round(2).tolist()      # W Wᵀ
+    [[1.0, 0.5, 0.2], [0.5, 1.25, -0.9], [0.2, -0.9, 1.04]]
     """
 
     W: Float[Array, "P L"] = real()

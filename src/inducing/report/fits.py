@@ -35,6 +35,7 @@ def plot_history(result: Any, *, against: str = "step", ax: Any = None) -> Any:
         low, high = np.quantile(bound, [0.05, 1.0])
         ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     ax.set(xlabel=against, ylabel="bound")
+    ax.ticklabel_format(axis="y", useOffset=False)  # −3346.4, not −0.4 below a distant −3.346e3
     ax.grid(alpha=0.25)
     return ax
 

@@ -45,6 +45,16 @@ class FitResult(NamedTuple):
     """What `ig.fit` returns: the trained `model`, the `history` of the bound, and a `message` on what happened.
 
     `method` is what was used, `bound` the score of the model: its objective, smoothed if that is noisy, or held out.
+    `history` has `step`, `bound` and `seconds`, an entry for each step.
+
+    >>> import inducing as ig
+    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> data = ([0.0, 0.3, 0.6, 1.0], [0.5, float("nan"), float("nan"), 0.2])
+    >>> result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data, method="adam", steps=5, progress=False)
+    >>> result.message
+    'adam (as asked); 5 steps on all data: all steps done; bound ...; 2 missing labels; largest relative jitter 1e-08.'
+    >>> result.history.bound.shape, bool(abs(result.bound - ig.elbo(result.model, data)) < 1e-9)
+    ((5,), True)
     """
 
     model: Any
@@ -233,13 +243,13 @@ def _held_out_score(problem, free, score, data, held, key, optimal_q):
 def _climb(whole: Whole, steps: int, key: Array, watch: _Watch, label: str) -> _Outcome:
     """L-BFGS."""
     monitor = Monitor(whole.problem.model, steps, label=label, window=1.0, **watch._asdict())
-    failures = 0
+    reason, failures = "failed", 0
     try:
         reason, failures = maximise(whole, steps, monitor, key)
     except KeyboardInterrupt:
         reason = "interrupted"
     finally:
-        history = monitor.close()
+        history = monitor.close(reason)
     best = whole.problem.free if monitor.best is None else monitor.best
     return _Outcome(whole.problem, best, history, monitor.best_score, reason, failures)
 
@@ -252,7 +262,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
     monitor = Monitor(loop.problem.model, steps, label=plan.method, window=window, **watch._asdict())
     look = min(max(LOOK[0], steps // 100), LOOK[1])
-    reason, n, failures = "all steps done", 1, 0
+    reason, n, failures = "failed", 1, 0
     try:
         while monitor.step < steps:
             until_look = look - monitor.step % look
@@ -276,13 +286,14 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
                 break
             n = look if first else int(n * SECONDS / max(elapsed, 1e-6))
         else:
+            reason = "all steps done"
             if not plan.noisy:
                 _, values = advance(loop, pace, state, jnp.asarray(1, jnp.int32))
                 monitor.judge(state.free, float(values[0]))
     except KeyboardInterrupt:
         reason = "interrupted"
     finally:
-        history = monitor.close()
+        history = monitor.close(reason)
     best = state.free if monitor.best is None else monitor.best
     return _Outcome(loop.problem, best, history, monitor.best_score, reason, failures)
 

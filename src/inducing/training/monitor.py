@@ -89,9 +89,10 @@ class Monitor:
             return f"no improvement for {self.step - self.best_step} steps"
         return None
 
-    def close(self) -> History:
-        """End the progress bar; the history."""
+    def close(self, reason: str) -> History:
+        """End the progress bar, which says why the fit ended; the history."""
         if self.bar is not None:
+            self.bar.set_postfix_str(f"bound {self.best_score:.6g}, {reason}", refresh=False)
             self.bar.close()
         bounds = np.concatenate([*self.bounds, np.zeros(0)])
         return History(np.arange(len(bounds)), bounds, np.concatenate([*self.times, np.zeros(0)]))
