@@ -213,7 +213,7 @@ def test_collapsed_bound_of_a_strong_smooth_signal():
 
 @pytest.mark.parametrize("prior", ["one", "coupled"])
 def test_the_rounding_of_the_quick_order_is_known(prior):
-    """The estimate is above the error, whether large or small, and within a few thousand of it where it decides."""
+    """The estimate is above the error (or that is far too large), and within a few thousand of it where it decides."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1.0, 1.0, (300, 2))
     y = np.sin(3.0 * x) + 0.1 * rng.standard_normal((300, 2))
@@ -221,7 +221,7 @@ def test_the_rounding_of_the_quick_order_is_known(prior):
     @jax.jit
     def error_and_estimate(lengthscale):
         kernel = K.SquaredExponential(lengthscale)
-        made = ig.GP(kernel) if prior == "one" else ig.priors.LMC(np.array([[3.0], [-4.0]]), [kernel])
+        made = ig.GP(kernel) if prior == "one" else ig.priors.LMC(np.array([[300.0], [-400.0]]), [kernel])
         model = ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:40])), ig.likelihoods.Gaussian(0.01))
         layer, data = collapsed._checked(model, (x, y[:, : made.num_outputs]))
         orders = (collapsed._whitened_last, collapsed._whitened_first)
@@ -230,7 +230,7 @@ def test_the_rounding_of_the_quick_order_is_known(prior):
 
     for lengthscale in (0.2, 0.4, 0.8, 1.6):
         error, estimate = error_and_estimate(jnp.asarray(lengthscale))
-        assert abs(error) < estimate < 1e4 * abs(error) + 1e-6
+        assert min(abs(error), 1.0) < estimate < 1e4 * abs(error) + 1e-6
     assert estimate > collapsed.ROUNDING > 1e-6
 
 

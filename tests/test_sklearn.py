@@ -27,8 +27,9 @@ def test_regressor_is_the_model():
 
 
 def test_several_outputs():
-    estimator = GPRegressor(num_inducing=8, steps=5).fit(X, np.stack([Y, -Y], axis=1))
+    estimator = GPRegressor(num_inducing=8, steps=5).fit(X, np.stack([Y + 50.0, -Y], axis=1))
     assert estimator.predict(X[:4]).shape == (4, 2)
+    np.testing.assert_allclose(estimator.predict([[99.0, 99.0]]), [[50.0, 0.0]], atol=2.0)  # the level of the labels
 
 
 def test_pipelines_searches_and_frames():

@@ -35,7 +35,7 @@ def test_widths_that_agree_have_identity_means():
         np.testing.assert_allclose(layer.features.Z, Z)  # carried upwards through the identity
     for layer in model.layers[:2]:
         assert isinstance(layer.prior.mean_function, ig.means.Identity)
-    assert isinstance(model.layers[2].prior.mean_function, ig.means.Zero)
+    assert isinstance(model.layers[2].prior.mean_function, ig.means.Constant)
 
 
 def test_inner_layers_start_almost_deterministic():
@@ -146,3 +146,15 @@ def test_layers_without_arrays_take_the_dtype_of_the_others():
     X, y = np.ones((3, 1), np.float32), np.ones(3, np.float32)
     assert ig.elbo(model, (X, y)).dtype == jnp.float32
     assert model.predict(X, full_cov=True).log_prob(y).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_deep_gps_know_the_level_of_the_labels(num_layers):
+    """Labels far from 0 need no centring, and far from the data predictions come back to their level."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 1))
+    y = 3e5 + 1e4 * np.sin(2 * X) + 1e3 * rng.standard_normal((60, 1))
+    model = ig.deep_gp(X, ig.likelihoods.Gaussian(), num_layers=num_layers, num_inducing=15)
+    model = ig.fit(model, (X, y), steps=150, progress=False).model
+    mean = np.asarray(model.predict(np.append(X, [[100.0]], axis=0), samples=10).mean)
+    assert np.sqrt(np.mean((mean[:-1] - y) ** 2)) < 1500 and abs(mean[-1, 0] - 3e5) < 2e4

@@ -211,15 +211,16 @@ def _has_two_orders(model: Model, Kuu: AbstractCovariance) -> bool:
 def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> Float[Array, ""]:
     """About how wrong the bound becomes at most if Σ τ Kuf Kfu is whitened after it was summed.
 
-    Its entries are up to N τ k² Σ_p W², and wrong by ε of that; whitening multiplies by |Luu⁻¹|². Errors that were seen
-    are up to ten times this product.
+    By Cauchy and Schwarz its entries are at most N τ times the prior variances of u and of f, and wrong by ε of that;
+    whitening multiplies by |Luu⁻¹|². Errors that were seen are up to ten times this product.
     """
     assert isinstance(Kuu, Dense)
-    W, (_, _, _, noise) = weights(layer.prior), _observed(model, data)
-    k = jnp.max(batched("diagonal", Kuu), axis=1)
-    amplified = layer.prior.num_latents * jnp.max(k**2 * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
-    mixed = 1.0 if W is None else jnp.max(jnp.sum(W**2, axis=0))
-    return 10.0 * jnp.finfo(k.dtype).eps * len(data) * mixed * amplified / jnp.min(noise)
+    prior, (x, _, _, noise) = layer.prior, _observed(model, data)
+    Kff = prior.Kff_diag(x[:FEWEST])
+    outputs = mix_variance(prior, jnp.broadcast_to(Kff, (prior.num_latents, *Kff.shape[1:])))
+    of_f = jnp.max(outputs if weights(prior) is None else jnp.sum(outputs, axis=1))
+    of_u = jnp.max(jnp.max(batched("diagonal", Kuu), axis=1) * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
+    return 10.0 * jnp.finfo(x.dtype).eps * len(data) * prior.num_latents * of_f * of_u / jnp.min(noise)
 
 
 def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:

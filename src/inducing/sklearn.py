@@ -24,6 +24,7 @@ from . import likelihoods
 from .features.points import InducingPoints
 from .kernels.stationary import Matern52
 from .layers.sparse_gp import SparseGP
+from .means import Constant
 from .model import Model
 from .priors.gp import GP
 from .priors.independent import Independent
@@ -56,7 +57,8 @@ class _GP(BaseEstimator):
         seed = self.random_state
         key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
         kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
-        prior = GP(kernel) if outputs == 1 else Independent(kernel, num=outputs)
+        mean = Constant(jnp.zeros(outputs) if outputs > 1 else 0.0)  # what is predicted far from the data
+        prior = GP(kernel, mean) if outputs == 1 else Independent(kernel, outputs, mean)
         Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
         model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
         self.result_ = fit(

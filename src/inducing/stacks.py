@@ -15,7 +15,7 @@ from .layers.base import AbstractLayer
 from .layers.latent_variable import LatentVariable
 from .layers.sparse_gp import SparseGP
 from .likelihoods.base import AbstractLikelihood
-from .means import AbstractMean, Identity, Linear
+from .means import AbstractMean, Constant, Identity, Linear
 from .model import Model
 from .priors.gp import GP
 from .priors.independent import Independent
@@ -41,7 +41,8 @@ def deep_gp(
     Inner layers have `width` outputs (by default as many as X has columns, at most 30) that share kernel and inducing
     points; their mean is the identity, or where widths differ the projection on principal components, or zero-padding;
     their q(u) starts almost deterministic. Inducing points are k-means centres of X, carried upwards through the means.
-    The last layer has mean zero and starts at its prior. `num_outputs` is the number of functions the likelihood needs.
+    The last layer has a constant mean and starts at its prior. `num_outputs` is the number of functions that the
+    likelihood needs.
 
     `kernel` makes a kernel from its number of inputs; by default a squared exponential with one lengthscale for each,
     from the spread of the inputs. `latent` is put first, and appends its latent variable to X.
@@ -83,7 +84,8 @@ def deep_gp(
         layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype)), root=root))
         x, Z = x @ matrix, Z @ matrix
     k = _default_kernel(x, 1.0, dtype) if kernel is None else kernel(x.shape[1])
-    prior = GP(k) if num_outputs == 1 else Independent(k, num=num_outputs)
+    level = Constant(jnp.zeros((num_outputs,) if num_outputs > 1 else (), dtype))
+    prior = GP(k, level) if num_outputs == 1 else Independent(k, num_outputs, level)
     layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype))))
     return Model(layers, likelihood)
 

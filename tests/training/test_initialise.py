@@ -272,7 +272,7 @@ def test_small_and_degenerate_data_train(inputs, labels):
         assert np.isfinite(result.bound)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.model))
     if np.isnan(labels).any():
-        assert "1 missing labels" in result.message
+        assert "1 missing label;" in result.message
 
 
 def test_scales_of_a_column_without_labels_are_refused():

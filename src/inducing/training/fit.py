@@ -371,7 +371,7 @@ def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, j
     if best.failures:
         says.append(f"{best.failures} steps were NaN or infinite and skipped")
     if data.num_missing:
-        says.append(f"{data.num_missing} missing labels")
+        says.append(f"{data.num_missing} missing label{'s' if data.num_missing > 1 else ''}")
     says.append(f"largest relative jitter {jitter:.0e}")
     return "; ".join(says) + "."
 
