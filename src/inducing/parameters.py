@@ -106,7 +106,8 @@ def as_float_array(value: Any) -> Any:
 
     The copy matters: two modules built from one array are independent, while one *module* used in two
     places shares its arrays, which is how tying is recognised. Anything that is no number passes through,
-    so that pytrees of placeholders can be built. A tuple of matrices stays one, also where they would stack.
+    so that pytrees of placeholders can be built; but not lists of text or with rows of different lengths. A tuple of
+    matrices stays one, also where they would stack.
 
     >>> as_float_array(2).dtype == jnp.zeros(()).dtype
     True
@@ -124,6 +125,8 @@ def as_float_array(value: Any) -> Any:
         own = np.array if isinstance(value, int | float) else jnp.array
         return jnp.asarray(own(value, dtype=float))
     except (TypeError, ValueError):
+        if isinstance(value, list | tuple) and any(isinstance(v, str | float | int) for v in jax.tree.leaves(value)):
+            raise TypeError(f"an array of numbers is needed, in rows of equal length; got {value!r}.") from None
         return value
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.layers.sparse_gp import _checked_features  # SparseGP's own argument is checked by its type in tests
 
 RNG = np.random.default_rng(0)
 X = jnp.asarray(RNG.uniform(-1, 1, (8, 1)))
@@ -216,11 +217,29 @@ def rough_matrix():
         (lambda: model_of(TWO, L.PerOutput([L.Gaussian()])), "gives 2 .* PerOutput cannot use"),
         (lambda: ig.fit(model_of(TWO, L.Gaussian([0.1, 0.2, 0.3])), (X, REALS)), "3 values, but the number"),
         (lambda: model_of(TWO, L.Gaussian([0.1, 0.2, 0.3])).predict(X).mean, "3 values, but the number"),
+        (lambda: ig.priors.LMC([[1.0], [2.0, 3.0]], K()), "rows of equal length"),
+        (lambda: ig.priors.LMC([["a"]], K()), "numbers is needed"),
+        (lambda: ig.priors.LMC(None, K()), "W must be"),
+        (lambda: ig.priors.IntrinsicCoregionalisation(None, [1.0], K()), "W of shape"),
+        (lambda: ig.priors.IntrinsicCoregionalisation(np.zeros((0, 1)), np.zeros(0), K()), "W of shape"),
+        (lambda: ig.priors.GaussianSmoothing(np.zeros((0, 1))), "width"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [0.0], [1.0], num=0), "Smoothing.num must be"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), None, None), "lower and upper must both be"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [-np.inf], [1.0]), "Smoothing.lower must be real"),
+        (lambda: ig.priors.ImageConvolution(K(), (2, 2), (1, 1), weights="ones"), "each of the 4 patches"),
+        (lambda: ig.priors.Derivative(ig.priors.as_input(TWO), dim=2), r"write as_input\(Derivative\(prior, dim\)\)"),
+        (lambda: ig.fit(model_of(ig.priors.as_input(TWO), L.Gaussian()), (X, REALS[:, 0])), r"takes rows \(x, p\)"),
+        (lambda: _checked_features(K(), TWO), "features must be one ig.features object.* got SquaredExponential"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_named(build, message):
     with pytest.raises((ValueError, TypeError), match=message):
         build()
+
+
+def test_shapes_of_images_may_be_arrays():
+    prior = ig.priors.ImageConvolution(K(), np.array([4, 4]), np.array([2, 2]), stride=2)
+    assert eqx.tree_equal(prior, ig.priors.ImageConvolution(K(), (4, 4), (2, 2), stride=2))
 
 
 @pytest.mark.parametrize(

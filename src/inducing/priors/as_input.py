@@ -69,6 +69,8 @@ class OutputAsInput(AbstractPrior):
 
     def check_inputs(self, X: Float[Array | np.ndarray, "N D1"]) -> None:
         """Raise a ValueError unless the last column holds numbers of outputs; values under `jit` are not seen."""
+        if X.shape[1] < 2:
+            raise ValueError("as_input takes rows (x, p), the number of the output in the last column; got one column.")
         if isinstance(X, jax.core.Tracer):
             return
         p, P = np.asarray(X)[:, -1], self.prior.num_outputs

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from ..kernels.base import AbstractKernel
 from ..kernels.stationary import SquaredExponential, fourier_features
 from ..means import AbstractMean, Zero, as_mean
-from ..parameters import Module, fixed, positive, real
+from ..parameters import REAL, Module, at_least_one, fixed, positive, real
 from .base import AbstractPrior
 from .gp import draw_kernel
 from .independent import Independent, Latents, as_independent, columns
@@ -48,10 +48,11 @@ class GaussianSmoothing(AbstractSmoothing):
     amplitude: Float[Array, "..."] = real(1.0)
 
     def __check_init__(self):
-        if self.width.ndim not in (2, 3) or self.amplitude.shape not in ((), self.width.shape[:2]):
+        width, amplitude = np.shape(self.width), np.shape(self.amplitude)
+        if len(width) not in (2, 3) or 0 in width or amplitude not in ((), width[:2]):
             raise ValueError(
-                f"GaussianSmoothing needs width [P, L] or [P, L, D] and amplitude [P, L], got width "
-                f"{list(self.width.shape)} and amplitude {list(self.amplitude.shape)}."
+                f"GaussianSmoothing needs width [P, L] or [P, L, D] and amplitude [P, L], got width {list(width)} and "
+                f"amplitude {list(amplitude)}."
             )
 
     @property
@@ -92,16 +93,15 @@ class Smoothing(AbstractSmoothing):
     """
 
     function: Callable[[Array], Array]
-    lower: Float[Array, " D"] = fixed()
-    upper: Float[Array, " D"] = fixed()
+    lower: Float[Array, " D"] = fixed(allowed=REAL)
+    upper: Float[Array, " D"] = fixed(allowed=REAL)
     num: int = eqx.field(static=True, default=32)
 
     def __check_init__(self):
-        if self.lower.ndim != 1 or self.lower.shape != self.upper.shape:
-            raise ValueError(
-                f"Smoothing.lower and upper must both be [D], "
-                f"got {list(self.lower.shape)} and {list(self.upper.shape)}."
-            )
+        lower, upper = np.shape(self.lower), np.shape(self.upper)
+        if len(lower) != 1 or lower != upper:
+            raise ValueError(f"Smoothing.lower and upper must both be [D], got {list(lower)} and {list(upper)}.")
+        at_least_one("Smoothing.num", self.num)
         concrete = not any(isinstance(v, jax.core.Tracer) for v in (self.lower, self.upper))
         if concrete and not (np.asarray(self.lower) < np.asarray(self.upper)).all():
             raise ValueError(

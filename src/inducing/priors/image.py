@@ -1,5 +1,6 @@
 """Image-convolutional processes: one GP of patches, seen at every patch of an image."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
 from ..means import AbstractMean, as_mean
-from ..parameters import as_float_array, at_least_one, dtype_of, real
+from ..parameters import at_least_one, dtype_of, real
 from .base import AbstractPrior
 from .independent import Independent, Latents, as_independent, columns
 from .latents import over_latents
@@ -48,8 +49,8 @@ class ImageConvolution(AbstractPrior):
     def __init__(
         self,
         latents: Latents,
-        image_shape: tuple[int, ...],
-        patch_shape: tuple[int, int],
+        image_shape: Sequence[int] | np.ndarray,
+        patch_shape: Sequence[int] | np.ndarray,
         stride: int = 1,
         weights: Any = None,
         num: int = 1,
@@ -60,26 +61,23 @@ class ImageConvolution(AbstractPrior):
             raise ValueError(
                 f"image_shape must be (H, W) or (H, W, C) and patch_shape (h, w), got {image_shape} and {patch_shape}."
             )
-        for name, size in (("image_shape", image_shape), ("patch_shape", patch_shape), ("stride", [stride])):
-            for entry in size:
-                at_least_one(f"each number of {name}", entry)
-        H, W, C = image_shape if len(image_shape) == 3 else (*image_shape, 1)
-        for name, size, patch in (("high", H, patch_shape[0]), ("wide", W, patch_shape[1])):
+        H, W, C = (at_least_one("each number of image_shape", n) for n in (*image_shape, 1)[:3])
+        h, w = (at_least_one("each number of patch_shape", n) for n in patch_shape)
+        stride = at_least_one("stride", stride)
+        for name, size, patch in (("high", H, h), ("wide", W, w)):
             if patch > size or (size - patch) % stride:
                 raise ValueError(
                     f"patches {patch} pixels {name} and {stride} apart do not cover an image {size} pixels {name}; "
                     f"choose them so that {size} − patch is a multiple of the stride."
                 )
-        self.image_shape, self.patch_shape, self.stride = (H, W, C), tuple(patch_shape), stride
+        self.image_shape, self.patch_shape, self.stride = (H, W, C), (h, w), stride
         self.latents = as_independent(latents, num)
         if num not in (1, self.latents.num):
             raise ValueError(f"latents holds {self.latents.num} GPs but num is {num}; leave num out.")
         self.mean_function = as_mean(mean)
         I = self.num_patches
-        if weights is not None and not isinstance(weights, bool) and as_float_array(weights).shape != (I,):
-            raise ValueError(
-                f"weights must have one entry for each of the {I} patches, got shape {as_float_array(weights).shape}."
-            )
+        if weights is not None and not isinstance(weights, bool) and np.shape(weights) != (I,):
+            raise ValueError(f"weights must have one entry for each of the {I} patches, got shape {np.shape(weights)}.")
         if isinstance(weights, bool):
             weights = jnp.ones(I, dtype_of(self.latents)) if weights else None
         self.weights = weights
