@@ -1,5 +1,7 @@
 """Missing labels, wrong inputs, and the cost of many outputs."""
 
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -142,6 +144,38 @@ def test_memory_of_images_is_that_of_a_block(monkeypatch):
     data = (jnp.asarray(RNG.normal(size=(N, 36))), jnp.zeros((N, 1)))
     jaxpr = jax.make_jaxpr(lambda m: eqx.filter_grad(lambda m: ig.elbo(m, data))(m))(model)
     assert _largest(jaxpr.jaxpr) <= 4 * block < N * I * M  # 4 pixels of a patch
+
+
+@pytest.mark.parametrize("objective", [ig.elbo, ig.log_evidence])
+def test_memory_of_rows_is_that_of_a_block(objective, monkeypatch):
+    """Rows (x, p) of six smoothed outputs: of the covariances of all sites only those of a block are held."""
+    N, P, M, block = 200, 6, 20, 8000
+    monkeypatch.setattr(sys.modules[ig.priors.as_input.__module__], "BLOCK_ENTRIES", block)
+    smoothing = ig.priors.GaussianSmoothing(np.ones((P, 1)))
+    prior = ig.priors.as_input(ig.priors.ConvolutionProcess(smoothing, K()))
+    features = ig.features.InducingPoints(jnp.linspace(-1, 1, M)[:, None])
+    model = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Gaussian(0.1))
+    data = (np.stack([np.linspace(-1, 1, N), np.arange(N) % P], axis=1), jnp.zeros(N))
+    jaxpr = jax.make_jaxpr(lambda m: eqx.filter_grad(lambda m: objective(m, data))(m))(model)
+    assert _largest(jaxpr.jaxpr) <= max(block, N * N if objective is ig.log_evidence else 0)
+    assert block < N * P * M  # of Kuf; of Kff there would be N²·P²
+
+
+def test_rows_in_blocks_are_the_rows_of_the_other_view(monkeypatch):
+    monkeypatch.setattr(sys.modules[ig.priors.as_input.__module__], "BLOCK_ENTRIES", 36)
+    prior = ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[0.2, 0.5], [0.6, 0.3]]), [K(0.7), K(0.4)])
+    n, p = np.array([0, 1, 1, 4, 7]), np.array([1, 0, 1, 0, 1])
+    rows = jnp.concatenate([X[n], jnp.asarray(p, float)[:, None]], axis=1)
+
+    @eqx.filter_jit
+    def both(prior):
+        view = ig.priors.as_input(prior)
+        u, v = prior.Kuf(Z, X), view.Kuf(Z, rows)  # [2, 3, 8, 2] and [2, 3, 5, 1]
+        return (prior.covariance(X), u), (view.covariance(rows), v)
+
+    (cov, u), (row_cov, v) = both(prior)
+    np.testing.assert_allclose(row_cov, cov[np.ix_(2 * n + p, 2 * n + p)], rtol=1e-12)
+    np.testing.assert_allclose(v[..., 0], np.asarray(u)[:, :, n, p], rtol=1e-12)
 
 
 def test_shared_kernels_are_computed_once():

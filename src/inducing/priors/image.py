@@ -14,10 +14,7 @@ from ..means import AbstractMean, as_mean
 from ..parameters import at_least_one, dtype_of, real
 from .base import AbstractPrior
 from .independent import Independent, Latents, as_independent, columns
-from .latents import over_latents
-
-BLOCK_ENTRIES = 2**20
-"""Kernel entries that are held at a time."""
+from .latents import BLOCK_ENTRIES, in_blocks, over_latents
 
 
 class ImageConvolution(AbstractPrior):
@@ -148,7 +145,7 @@ class ImageConvolution(AbstractPrior):
             return jnp.swapaxes(self._read(K.reshape(-1, X.shape[0], I)), 0, 1)
 
         def latent(kernel, own) -> Float[Array, "M N J"]:
-            K = _in_blocks(lambda x: rows(kernel, own, x), X, BLOCK_ENTRIES // (I * own.num_features))
+            K = in_blocks(lambda x: rows(kernel, own, x), X, BLOCK_ENTRIES // (I * own.num_features))
             return jnp.swapaxes(K, 0, 1)
 
         return over_latents(latent, self.latents.kernels, features)
@@ -163,9 +160,9 @@ class ImageConvolution(AbstractPrior):
                     K = self._read(K.reshape(I, -1, I))  # [I, n, J]
                     return jnp.moveaxis(self._read(jnp.moveaxis(K, 0, -1)), 2, 1)  # [n, J of x, J of y]
 
-                return jnp.swapaxes(_in_blocks(several, Y, BLOCK_ENTRIES // I**2), 0, 1)[None]
+                return jnp.swapaxes(in_blocks(several, Y, BLOCK_ENTRIES // I**2), 0, 1)[None]
 
-            return _in_blocks(one, X, 1)
+            return in_blocks(one, X, 1)
 
         return over_latents(latent, self.latents.kernels)
 
@@ -177,7 +174,7 @@ class ImageConvolution(AbstractPrior):
             return jax.vmap(lambda patches: w @ kernel.gram(patches) @ w)(self.patches(X))[:, None]
 
         size = BLOCK_ENTRIES // self.num_patches ** (1 if self.weights is None else 2)
-        return over_latents(lambda k, _: _in_blocks(lambda x: rows(k, x), X, size), self.latents.kernels)
+        return over_latents(lambda k, _: in_blocks(lambda x: rows(k, x), X, size), self.latents.kernels)
 
     def draw(self, key, num, dim):
         h, w = self.patch_shape
@@ -196,15 +193,3 @@ class ImageConvolution(AbstractPrior):
     def _read(self, values: Float[Array, "a b I"]) -> Float[Array, "a b J"]:
         """The readout over the patches."""
         return values if self.weights is None else (values @ (self.weights / self.num_patches))[..., None]
-
-
-def _in_blocks(fn, X: Float[Array, "N D"], size: int) -> Float[Array, "N ..."]:
-    """fn of the rows of X, at most `size` of them at a time; the reverse pass recomputes a block."""
-    N = X.shape[0]
-    size = min(max(size, 1), N)
-    blocks = -(-N // size)
-    if blocks == 1:
-        return fn(X)
-    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)], mode="edge").reshape(blocks, size, -1)
-    out = jax.lax.map(jax.checkpoint(fn), padded)
-    return out.reshape(blocks * size, *out.shape[2:])[:N]
