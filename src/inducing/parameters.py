@@ -201,12 +201,12 @@ def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
         raise ValueError(f"{name} must be {constraint.name}, got {shown}; {constraint.cure}.")
 
 
-def _constraint_at(tree: Any, path: tuple, role: str = "constraint") -> Constraint:
+def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared: Any = REAL) -> Any:
     """The constraint that the fields along `path` declare for the leaf at its end (the innermost wins).
 
     The `role` "allowed" asks for the values that are allowed, also of what is fixed.
     """
-    constraint = REAL
+    constraint = undeclared
     for key in path:
         if isinstance(key, jtu.GetAttrKey):
             if dataclasses.is_dataclass(tree):
@@ -240,8 +240,11 @@ def parameters(tree: PyTree) -> list[tuple[str, Array, Constraint]]:
 def check(tree: PyTree) -> None:
     """Check every parameter against its constraint (`eqx.tree_at` bypasses the check at construction)."""
     for path, leaf in jtu.tree_leaves_with_path(tree):
+        name = f"{type(tree).__name__}{jtu.keystr(path)}"
         if eqx.is_inexact_array(leaf):
-            _check_leaf(leaf, _constraint_at(tree, path, "allowed"), f"{type(tree).__name__}{jtu.keystr(path)}")
+            _check_leaf(leaf, _constraint_at(tree, path, "allowed"), name)
+        elif isinstance(leaf, int | float) and _constraint_at(tree, path, undeclared=None) is not None:
+            raise TypeError(f"{name} is the Python number {leaf}, which does not train; put jnp.asarray({leaf}) there.")
 
 
 def _map(tree: PyTree, fn: Callable[[Constraint, Array], Array]) -> PyTree:
