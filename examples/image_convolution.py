@@ -54,7 +54,7 @@ for name, (prior, Z) in models.items():
         callback=lambda p: p.seconds > seconds,
     )
     results[name] = result.model
-    guess = np.concatenate([result.model.posterior(test[i : i + 100]).mean for i in range(0, 1000, 100)]).argmax(axis=1)
+    guess = np.asarray(result.model.posterior(test).mean).argmax(axis=1)
     wrong[name] = np.flatnonzero(guess != test_labels)
     print(f"{name:8s} {result.message}")
     print(f"{name:8s} wrong {len(wrong[name]) / 10:.1f} % of 1000 test digits")

@@ -123,6 +123,15 @@ def test_check_finds_what_tree_at_hides():
         check(kernel)
 
 
+def test_a_python_number_that_tree_at_put_in_place_of_a_parameter_is_refused():
+    """It is no array, so it would neither train nor be checked."""
+    layer = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    model = ig.Model(layer, ig.likelihoods.Gaussian(0.1))
+    model = eqx.tree_at(lambda m: m.layers[0].prior.kernel.variance, model, 2.0)
+    with pytest.raises(TypeError, match=r"kernel.variance is the Python number 2.0.*jnp.asarray\(2.0\)"):
+        ig.fit(model, ([0.0, 1.0], [0.0, 1.0]), progress=False)
+
+
 def test_traced_values_are_not_checked():
     """Construction works under jit, grad and vmap."""
 

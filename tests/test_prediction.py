@@ -448,3 +448,18 @@ def test_output_cov_makes_the_labels_of_an_input_joint():
     for y in ([[1.0, -1.0]], [[1.0, np.nan]]):
         joint = model.predict([0.7], full_cov=True).log_prob(y)
         np.testing.assert_allclose(model.predict([0.7], output_cov=True).log_prob(y), joint, rtol=1e-9)
+
+
+def test_a_block_of_images_holds_about_as_many_patches_as_others_hold_inputs(monkeypatch):
+    rows, original = [], prediction._block_moments
+    monkeypatch.setattr(
+        prediction, "_block_moments", lambda m, c, X, *rest: rows.append(len(X)) or original(m, c, X, *rest)
+    )
+    prior = ig.priors.ImageConvolution(ig.kernels.SquaredExponential(), (9, 9), (2, 2))  # 64 responses
+    images = np.random.default_rng(0).normal(size=(40, 81))
+    layer = ig.SparseGP(prior, ig.features.InducingPoints(np.eye(4)), mean=[1.0, 0.5, -0.5, 2.0], root=0.1 * np.ones(4))
+    got = ig.Model(layer, ig.likelihoods.Gaussian(0.1)).posterior(images)
+    mean, variance = eqx.filter_jit(layer.marginals)(jnp.asarray(images))
+    np.testing.assert_allclose(got.mean, mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got.variance, variance, rtol=1e-9)
+    assert set(rows) == {1024 // 64}

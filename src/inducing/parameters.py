@@ -109,7 +109,8 @@ def as_float_array(value: Any) -> Any:
 
     The copy matters: two modules built from one array are independent, while one *module* used in two
     places shares its arrays, which is how tying is recognised. Anything that is no number passes through,
-    so that pytrees of placeholders can be built. A tuple of matrices stays one, also where they would stack.
+    so that pytrees of placeholders can be built; but not lists of text or with rows of different lengths. A tuple of
+    matrices stays one, also where they would stack.
 
     >>> as_float_array(2).dtype == jnp.zeros(()).dtype
     True
@@ -127,6 +128,8 @@ def as_float_array(value: Any) -> Any:
         own = np.array if isinstance(value, int | float) else jnp.array
         return jnp.asarray(own(value, dtype=float))
     except (TypeError, ValueError):
+        if isinstance(value, list | tuple) and any(isinstance(v, str | float | int) for v in jax.tree.leaves(value)):
+            raise TypeError(f"an array of numbers is needed, in rows of equal length; got {value!r}.") from None
         return value
 
 
@@ -240,12 +243,12 @@ def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
         raise ValueError(f"{name} must be {constraint.name}, got {shown}; {constraint.cure}.")
 
 
-def _constraint_at(tree: Any, path: tuple, role: str = "constraint") -> Constraint:
+def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared: Any = REAL) -> Any:
     """The constraint that the fields along `path` declare for the leaf at its end (the innermost wins).
 
     The `role` "allowed" asks for the values that are allowed, also of what is fixed.
     """
-    constraint = REAL
+    constraint = undeclared
     for key in path:
         if isinstance(key, jtu.GetAttrKey):
             if dataclasses.is_dataclass(tree):
@@ -287,8 +290,11 @@ def check(tree: PyTree) -> None:
     ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
     """
     for path, leaf in jtu.tree_leaves_with_path(tree):
+        name = f"{type(tree).__name__}{jtu.keystr(path)}"
         if eqx.is_inexact_array(leaf):
-            _check_leaf(leaf, _constraint_at(tree, path, "allowed"), f"{type(tree).__name__}{jtu.keystr(path)}")
+            _check_leaf(leaf, _constraint_at(tree, path, "allowed"), name)
+        elif isinstance(leaf, int | float) and _constraint_at(tree, path, undeclared=None) is not None:
+            raise TypeError(f"{name} is the Python number {leaf}, which does not train; put jnp.asarray({leaf}) there.")
 
 
 def _map(tree: PyTree, fn: Callable[[Constraint, Array], Array]) -> PyTree:

@@ -34,7 +34,7 @@ from .runtime import jit, limited_threads
 if TYPE_CHECKING:
     from .model import Model
 
-FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample)
+FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample and one site)
 NEW = -1  # Data.index of an input that is no training datum
 
 
@@ -393,7 +393,8 @@ def _moments(
         cache = model.layers[-1].cache()
         return with_cache(lambda c: _block_moments(model, c, X, own, key, samples, correlated), cache)
     N = len(X)
-    size = FEW if N * samples <= FEW else max(1, ROWS // samples)
+    work = samples * max((layer.prior.num_sites for layer in model.layers if isinstance(layer, SparseGP)), default=1)
+    size = FEW if N * work <= FEW else max(1, ROWS // work)
     blocks = _blocks(N, size)
     capacity = 1 << (blocks - 1).bit_length()
     x = np.pad(np.asarray(X), [(0, capacity * size - N), (0, 0)], mode="edge")  # the model need not be finite at 0

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from inducing import features
 from inducing import kernels as K
 
 ALPHA = 1.7
@@ -164,6 +165,14 @@ def test_matern12_has_finite_gradients_at_coincident_points():
         of_kernel, of_inputs = jax.jit(jax.grad(lambda k, x, X: k.gram(x, X).sum(), (0, 1)))(kernel, X, X)
         assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves((of_kernel, of_inputs)))
     np.testing.assert_array_equal(jax.grad(kernel, 0)(X[0], X[0]), np.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["Matern32", "Matern52"])
+def test_slopes_where_the_kernel_is_a_constant_of_compiled_code(name):
+    """x/ℓ − x/ℓ is then a rounding error, and not the same one wherever the compiler computes it."""
+    kernel, X = make(name, 0.6, 1.3), jnp.asarray(np.random.default_rng(0).uniform(-1.0, 1.0, (7, 2)))
+    variances = jnp.diagonal(jax.jit(lambda X: features.Derivative(X).Kuu(kernel, 0.0).dense())(X))
+    np.testing.assert_allclose(variances, SLOPES[name] * 1.3 / 0.6**2, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["SquaredExponential", "Matern12", "Matern32", "Matern52"])

@@ -1,5 +1,7 @@
 """Missing labels, wrong inputs, and the cost of many outputs."""
 
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.layers.sparse_gp import _checked_features  # SparseGP's own argument is checked by its type in tests
 
 RNG = np.random.default_rng(0)
 X = jnp.asarray(RNG.uniform(-1, 1, (8, 1)))
@@ -143,6 +146,38 @@ def test_memory_of_images_is_that_of_a_block(monkeypatch):
     assert _largest(jaxpr.jaxpr) <= 4 * block < N * I * M  # 4 pixels of a patch
 
 
+@pytest.mark.parametrize("objective", [ig.elbo, ig.log_evidence])
+def test_memory_of_rows_is_that_of_a_block(objective, monkeypatch):
+    """Rows (x, p) of six smoothed outputs: of the covariances of all sites only those of a block are held."""
+    N, P, M, block = 200, 6, 20, 8000
+    monkeypatch.setattr(sys.modules[ig.priors.as_input.__module__], "BLOCK_ENTRIES", block)
+    smoothing = ig.priors.GaussianSmoothing(np.ones((P, 1)))
+    prior = ig.priors.as_input(ig.priors.ConvolutionProcess(smoothing, K()))
+    features = ig.features.InducingPoints(jnp.linspace(-1, 1, M)[:, None])
+    model = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Gaussian(0.1))
+    data = (np.stack([np.linspace(-1, 1, N), np.arange(N) % P], axis=1), jnp.zeros(N))
+    jaxpr = jax.make_jaxpr(lambda m: eqx.filter_grad(lambda m: objective(m, data))(m))(model)
+    assert _largest(jaxpr.jaxpr) <= max(block, N * N if objective is ig.log_evidence else 0)
+    assert block < N * P * M  # of Kuf; of Kff there would be N²·P²
+
+
+def test_rows_in_blocks_are_the_rows_of_the_other_view(monkeypatch):
+    monkeypatch.setattr(sys.modules[ig.priors.as_input.__module__], "BLOCK_ENTRIES", 36)
+    prior = ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[0.2, 0.5], [0.6, 0.3]]), [K(0.7), K(0.4)])
+    n, p = np.array([0, 1, 1, 4, 7]), np.array([1, 0, 1, 0, 1])
+    rows = jnp.concatenate([X[n], jnp.asarray(p, float)[:, None]], axis=1)
+
+    @eqx.filter_jit
+    def both(prior):
+        view = ig.priors.as_input(prior)
+        u, v = prior.Kuf(Z, X), view.Kuf(Z, rows)  # [2, 3, 8, 2] and [2, 3, 5, 1]
+        return (prior.covariance(X), u), (view.covariance(rows), v)
+
+    (cov, u), (row_cov, v) = both(prior)
+    np.testing.assert_allclose(row_cov, cov[np.ix_(2 * n + p, 2 * n + p)], rtol=1e-12)
+    np.testing.assert_allclose(v[..., 0], np.asarray(u)[:, :, n, p], rtol=1e-12)
+
+
 def test_shared_kernels_are_computed_once():
     prior = ig.priors.Independent(K(), num=5)
     assert prior.Kuf(Z, X).shape == (1, 3, 8, 1)
@@ -216,11 +251,29 @@ def rough_matrix():
         (lambda: model_of(TWO, L.PerOutput([L.Gaussian()])), "gives 2 .* PerOutput cannot use"),
         (lambda: ig.fit(model_of(TWO, L.Gaussian([0.1, 0.2, 0.3])), (X, REALS)), "3 values, but the number"),
         (lambda: model_of(TWO, L.Gaussian([0.1, 0.2, 0.3])).predict(X).mean, "3 values, but the number"),
+        (lambda: ig.priors.LMC([[1.0], [2.0, 3.0]], K()), "rows of equal length"),
+        (lambda: ig.priors.LMC([["a"]], K()), "numbers is needed"),
+        (lambda: ig.priors.LMC(None, K()), "W must be"),
+        (lambda: ig.priors.IntrinsicCoregionalisation(None, [1.0], K()), "W of shape"),
+        (lambda: ig.priors.IntrinsicCoregionalisation(np.zeros((0, 1)), np.zeros(0), K()), "W of shape"),
+        (lambda: ig.priors.GaussianSmoothing(np.zeros((0, 1))), "width"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [0.0], [1.0], num=0), "Smoothing.num must be"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), None, None), "lower and upper must both be"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [-np.inf], [1.0]), "Smoothing.lower must be real"),
+        (lambda: ig.priors.ImageConvolution(K(), (2, 2), (1, 1), weights="ones"), "each of the 4 patches"),
+        (lambda: ig.priors.Derivative(ig.priors.as_input(TWO), dim=2), r"write as_input\(Derivative\(prior, dim\)\)"),
+        (lambda: ig.fit(model_of(ig.priors.as_input(TWO), L.Gaussian()), (X, REALS[:, 0])), r"takes rows \(x, p\)"),
+        (lambda: _checked_features(K(), TWO), "features must be one ig.features object.* got SquaredExponential"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_named(build, message):
     with pytest.raises((ValueError, TypeError), match=message):
         build()
+
+
+def test_shapes_of_images_may_be_arrays():
+    prior = ig.priors.ImageConvolution(K(), np.array([4, 4]), np.array([2, 2]), stride=2)
+    assert eqx.tree_equal(prior, ig.priors.ImageConvolution(K(), (4, 4), (2, 2), stride=2))
 
 
 @pytest.mark.parametrize(

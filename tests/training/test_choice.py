@@ -62,6 +62,17 @@ def test_collapsed_bound_of_too_many_data_is_left_for_minibatches(monkeypatch):
     assert plan(regression(), (X, y)).method == "natgrad"
 
 
+def test_the_cost_of_a_collapsed_bound_counts_sites_and_pairs_of_coupled_latents(monkeypatch):
+    """Three smoothed outputs of two latents: N·3 sites, each with a product of 2·16 features with themselves."""
+    smoothing = ig.priors.GaussianSmoothing(np.ones((3, 2)))
+    prior = ig.priors.ConvolutionProcess(smoothing, ig.kernels.SquaredExponential())
+    model = ig.Model(ig.SparseGP(prior, regression().layers[0].features), ig.likelihoods.Gaussian(0.1))
+    cost, labels = 30 * 3 * 32**2, np.tile(np.reshape(y, (30, 1)), 3)
+    for limit, method in ((cost, "collapsed"), (cost - 1, "natgrad")):
+        monkeypatch.setattr("inducing.training.choice.AFFORDABLE", limit)
+        assert plan(model, (X, labels)).method == method
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -247,9 +247,12 @@ def _gaussian_jvp(primals, tangents):
 
 
 def _distance(s: Array) -> Array:
-    """√s with all derivatives 0 at s = 0."""
+    """√s with all derivatives 0 at s = 0.
+
+    Where s is a rounding error, compiled code may compute it twice and find it positive once: then √s is ε, not 1.
+    """
     positive_s = s > 0
-    return jnp.where(positive_s, jnp.sqrt(jnp.where(positive_s, s, 1.0)), 0.0)
+    return jnp.where(positive_s, jnp.sqrt(jnp.where(positive_s, s, jnp.finfo(s.dtype).eps ** 2)), 0.0)
 
 
 def _exponential(c: float, s: Array) -> Array:

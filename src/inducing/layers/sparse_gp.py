@@ -385,11 +385,11 @@ class SparseGP(AbstractLayer):
 def _checked_features(features: Any, prior: AbstractPrior) -> Any:
     if isinstance(features, AbstractFeatures):
         return features
-    features = tuple(features)
+    features = tuple(features) if isinstance(features, Sequence) else (features,)
     if len(features) != prior.num_latents or not all(isinstance(f, AbstractFeatures) for f in features):
         raise ValueError(
             f"features must be one ig.features object, or one for each of the {prior.num_latents} latents; "
-            f"got {len(features)}."
+            f"got {', '.join(dict.fromkeys(type(f).__name__ for f in features)) or 'none'} ({len(features)})."
         )
     if len({f.num_features for f in features}) > 1:
         numbers = [f.num_features for f in features]

@@ -1,5 +1,7 @@
 """The output-as-input view: any multioutput prior as a scalar one of rows (x, p)."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
 from .base import AbstractPrior, mix_covariance, weights
-from .latents import repeat
+from .latents import BLOCK_ENTRIES, in_blocks, repeat
 from .matrix_valued import output_index, pick
 
 
@@ -15,7 +17,8 @@ def as_input(prior: AbstractPrior) -> "OutputAsInput":
     """The output-as-input view of a prior (section 2.4): f(x, p), scalar, with rows (x, p) as inputs.
 
     The output's number, 0 … P − 1, stands in the last column. The latents, and so features and q(u), are those of the
-    prior, and all numbers are the same; but any outputs can be observed and predicted at any inputs.
+    prior, and all numbers are the same; but any outputs can be observed and predicted at any inputs. Of the sites of an
+    input (smoothed values, derivatives, patches) all are computed and one is kept, in blocks of rows.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.SquaredExponential())
@@ -69,6 +72,8 @@ class OutputAsInput(AbstractPrior):
 
     def check_inputs(self, X: Float[Array | np.ndarray, "N D1"]) -> None:
         """Raise a ValueError unless the last column holds numbers of outputs; values under `jit` are not seen."""
+        if X.shape[1] < 2:
+            raise ValueError("as_input takes rows (x, p), the number of the output in the last column; got one column.")
         if isinstance(X, jax.core.Tracer):
             return
         p, P = np.asarray(X)[:, -1], self.prior.num_outputs
@@ -89,15 +94,25 @@ class OutputAsInput(AbstractPrior):
         return repeat(self.prior.Kuu(features, jitter), self.num_latents)
 
     def Kuf(self, features, X):
-        K = self.prior.Kuf(features, self._checked(X)[:, :-1])
-        K = jnp.take_along_axis(K, self._site(X)[None, None, :, None], axis=3)
-        return K * self._weight(X)[:, None, :, None]
+        first = features[0] if isinstance(features, tuple) else features
+
+        def rows(X: Float[Array, "n D1"]) -> Float[Array, "n K M 1"]:
+            K = self.prior.Kuf(features, X[:, :-1])
+            return jnp.moveaxis(jnp.take_along_axis(K, self._site(X)[None, None, :, None], axis=3), 2, 0)
+
+        K = self._in_blocks(rows, self._checked(X), first.num_features * self.num_latents)
+        return jnp.moveaxis(K, 0, 2) * self._weight(X)[:, None, :, None]
 
     def Kff(self, X, X2=None):
-        X2 = X if X2 is None else X2
-        K = self.prior.Kff(self._checked(X)[:, :-1], self._checked(X2)[:, :-1])
-        K = jnp.take_along_axis(K, self._site(X)[None, :, None, None, None], axis=2)
-        K = jnp.take_along_axis(K, self._site(X2)[None, None, None, :, None], axis=4)
+        X2 = X if X2 is None else self._checked(X2)
+
+        def rows(X: Float[Array, "n D1"]) -> Float[Array, "n K 1 N2 1"]:
+            K = self.prior.Kff(X[:, :-1], X2[:, :-1])
+            K = jnp.take_along_axis(K, self._site(X)[None, :, None, None, None], axis=2)
+            return jnp.moveaxis(jnp.take_along_axis(K, self._site(X2)[None, None, None, :, None], axis=4), 1, 0)
+
+        K = self._in_blocks(rows, self._checked(X), X2.shape[0] * self.num_latents * self.prior.num_sites)
+        K = jnp.moveaxis(K, 0, 1)
         return K * self._weight(X)[:, :, None, None, None] * self._weight(X2)[:, None, None, :, None]
 
     def Kff_diag(self, X):
@@ -112,6 +127,11 @@ class OutputAsInput(AbstractPrior):
             return s * self._weight(X).T[..., None]
 
         return g, chosen
+
+    def _in_blocks(self, fn: Callable, X: Array, entries: int) -> Array:
+        """fn of the rows of X, of which each takes `entries` for each site: only one of its sites is kept."""
+        J = self.prior.num_sites
+        return fn(X) if J == 1 else in_blocks(fn, X, BLOCK_ENTRIES // (J * entries))
 
     def _site(self, X: Array) -> Array:
         return output_index(X) % self.prior.num_sites

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from ..kernels.base import AbstractKernel
 from ..kernels.stationary import SquaredExponential, fourier_features
 from ..means import AbstractMean, Zero, as_mean
-from ..parameters import Module, fixed, positive, real
+from ..parameters import REAL, Module, at_least_one, fixed, positive, real
 from .base import AbstractPrior
 from .gp import draw_kernel
 from .independent import Independent, Latents, as_independent, columns
@@ -45,6 +45,11 @@ class AbstractSmoothing(Module):
 class GaussianSmoothing(AbstractSmoothing):
     """G_pl(t) = a_pl Π_d N(t_d | 0, s_pld²): widths s [P, L] or [P, L, D] and amplitudes a [P, L] (default 1).
 
+    Latents other than SquaredExponential are smoothed by Gauss–Hermite quadrature with 32 nodes (16² in two dimensions,
+    8³ in three), which must lie closer than a lengthscale: in one dimension the variance of a smoothed Matérn 3/2 is
+    0.15 % off for widths of one lengthscale, 2 % for two, 30 % for five. For wider smoothing use `Smoothing` with a
+    larger `num`.
+
     >>> import inducing as ig
     >>> ig.priors.GaussianSmoothing(width=[[0.1], [0.5]], amplitude=[[1.0], [-2.0]]).shape
     (2, 1)
@@ -54,10 +59,11 @@ class GaussianSmoothing(AbstractSmoothing):
     amplitude: Float[Array, "..."] = real(1.0)
 
     def __check_init__(self):
-        if self.width.ndim not in (2, 3) or self.amplitude.shape not in ((), self.width.shape[:2]):
+        width, amplitude = np.shape(self.width), np.shape(self.amplitude)
+        if len(width) not in (2, 3) or 0 in width or amplitude not in ((), width[:2]):
             raise ValueError(
-                f"GaussianSmoothing needs width [P, L] or [P, L, D] and amplitude [P, L], got width "
-                f"{list(self.width.shape)} and amplitude {list(self.amplitude.shape)}."
+                f"GaussianSmoothing needs width [P, L] or [P, L, D] and amplitude [P, L], got width {list(width)} and "
+                f"amplitude {list(amplitude)}."
             )
 
     @property
@@ -98,16 +104,15 @@ class Smoothing(AbstractSmoothing):
     """
 
     function: Callable[[Array], Array]
-    lower: Float[Array, " D"] = fixed()
-    upper: Float[Array, " D"] = fixed()
+    lower: Float[Array, " D"] = fixed(allowed=REAL)
+    upper: Float[Array, " D"] = fixed(allowed=REAL)
     num: int = eqx.field(static=True, default=32)
 
     def __check_init__(self):
-        if self.lower.ndim != 1 or self.lower.shape != self.upper.shape:
-            raise ValueError(
-                f"Smoothing.lower and upper must both be [D], "
-                f"got {list(self.lower.shape)} and {list(self.upper.shape)}."
-            )
+        lower, upper = np.shape(self.lower), np.shape(self.upper)
+        if len(lower) != 1 or lower != upper:
+            raise ValueError(f"Smoothing.lower and upper must both be [D], got {list(lower)} and {list(upper)}.")
+        at_least_one("Smoothing.num", self.num)
         concrete = not any(isinstance(v, jax.core.Tracer) for v in (self.lower, self.upper))
         if concrete and not (np.asarray(self.lower) < np.asarray(self.upper)).all():
             raise ValueError(

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
 from ..parameters import at_least_one, dtype_of
+from .as_input import OutputAsInput
 from .base import AbstractPrior, weights
 
 
@@ -32,6 +33,8 @@ class Derivative(AbstractPrior):
     def __check_init__(self):
         if not isinstance(self.prior, AbstractPrior):
             raise TypeError(f"prior must be a prior such as ig.GP(kernel), got {type(self.prior).__name__}.")
+        if isinstance(self.prior, OutputAsInput):
+            raise TypeError("rows (x, p) have no derivative in p; write as_input(Derivative(prior, dim)) instead.")
         if not self.prior.smoothness >= 1:
             kernels = {type(k).__name__ for k in jax.tree.leaves(self.prior, is_leaf=_is_kernel) if _is_kernel(k)}
             raise TypeError(

@@ -1,5 +1,6 @@
 """Image-convolutional processes: one GP of patches, seen at every patch of an image."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,13 +11,10 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
 from ..means import AbstractMean, as_mean
-from ..parameters import as_float_array, at_least_one, dtype_of, real
+from ..parameters import at_least_one, dtype_of, real
 from .base import AbstractPrior
 from .independent import Independent, Latents, as_independent, columns
-from .latents import over_latents
-
-BLOCK_ENTRIES = 2**20
-"""Kernel entries that are held at a time."""
+from .latents import BLOCK_ENTRIES, in_blocks, over_latents
 
 
 class ImageConvolution(AbstractPrior):
@@ -48,8 +46,8 @@ class ImageConvolution(AbstractPrior):
     def __init__(
         self,
         latents: Latents,
-        image_shape: tuple[int, ...],
-        patch_shape: tuple[int, int],
+        image_shape: Sequence[int] | np.ndarray,
+        patch_shape: Sequence[int] | np.ndarray,
         stride: int = 1,
         weights: Any = None,
         num: int = 1,
@@ -60,26 +58,23 @@ class ImageConvolution(AbstractPrior):
             raise ValueError(
                 f"image_shape must be (H, W) or (H, W, C) and patch_shape (h, w), got {image_shape} and {patch_shape}."
             )
-        for name, size in (("image_shape", image_shape), ("patch_shape", patch_shape), ("stride", [stride])):
-            for entry in size:
-                at_least_one(f"each number of {name}", entry)
-        H, W, C = image_shape if len(image_shape) == 3 else (*image_shape, 1)
-        for name, size, patch in (("high", H, patch_shape[0]), ("wide", W, patch_shape[1])):
+        H, W, C = (at_least_one("each number of image_shape", n) for n in (*image_shape, 1)[:3])
+        h, w = (at_least_one("each number of patch_shape", n) for n in patch_shape)
+        stride = at_least_one("stride", stride)
+        for name, size, patch in (("high", H, h), ("wide", W, w)):
             if patch > size or (size - patch) % stride:
                 raise ValueError(
                     f"patches {patch} pixels {name} and {stride} apart do not cover an image {size} pixels {name}; "
                     f"choose them so that {size} − patch is a multiple of the stride."
                 )
-        self.image_shape, self.patch_shape, self.stride = (H, W, C), tuple(patch_shape), stride
+        self.image_shape, self.patch_shape, self.stride = (H, W, C), (h, w), stride
         self.latents = as_independent(latents, num)
         if num not in (1, self.latents.num):
             raise ValueError(f"latents holds {self.latents.num} GPs but num is {num}; leave num out.")
         self.mean_function = as_mean(mean)
         I = self.num_patches
-        if weights is not None and not isinstance(weights, bool) and as_float_array(weights).shape != (I,):
-            raise ValueError(
-                f"weights must have one entry for each of the {I} patches, got shape {as_float_array(weights).shape}."
-            )
+        if weights is not None and not isinstance(weights, bool) and np.shape(weights) != (I,):
+            raise ValueError(f"weights must have one entry for each of the {I} patches, got shape {np.shape(weights)}.")
         if isinstance(weights, bool):
             weights = jnp.ones(I, dtype_of(self.latents)) if weights else None
         self.weights = weights
@@ -150,7 +145,7 @@ class ImageConvolution(AbstractPrior):
             return jnp.swapaxes(self._read(K.reshape(-1, X.shape[0], I)), 0, 1)
 
         def latent(kernel, own) -> Float[Array, "M N J"]:
-            K = _in_blocks(lambda x: rows(kernel, own, x), X, BLOCK_ENTRIES // (I * own.num_features))
+            K = in_blocks(lambda x: rows(kernel, own, x), X, BLOCK_ENTRIES // (I * own.num_features))
             return jnp.swapaxes(K, 0, 1)
 
         return over_latents(latent, self.latents.kernels, features)
@@ -165,9 +160,9 @@ class ImageConvolution(AbstractPrior):
                     K = self._read(K.reshape(I, -1, I))  # [I, n, J]
                     return jnp.moveaxis(self._read(jnp.moveaxis(K, 0, -1)), 2, 1)  # [n, J of x, J of y]
 
-                return jnp.swapaxes(_in_blocks(several, Y, BLOCK_ENTRIES // I**2), 0, 1)[None]
+                return jnp.swapaxes(in_blocks(several, Y, BLOCK_ENTRIES // I**2), 0, 1)[None]
 
-            return _in_blocks(one, X, 1)
+            return in_blocks(one, X, 1)
 
         return over_latents(latent, self.latents.kernels)
 
@@ -179,7 +174,7 @@ class ImageConvolution(AbstractPrior):
             return jax.vmap(lambda patches: w @ kernel.gram(patches) @ w)(self.patches(X))[:, None]
 
         size = BLOCK_ENTRIES // self.num_patches ** (1 if self.weights is None else 2)
-        return over_latents(lambda k, _: _in_blocks(lambda x: rows(k, x), X, size), self.latents.kernels)
+        return over_latents(lambda k, _: in_blocks(lambda x: rows(k, x), X, size), self.latents.kernels)
 
     def draw(self, key, num, dim):
         h, w = self.patch_shape
@@ -198,15 +193,3 @@ class ImageConvolution(AbstractPrior):
     def _read(self, values: Float[Array, "a b I"]) -> Float[Array, "a b J"]:
         """The readout over the patches."""
         return values if self.weights is None else (values @ (self.weights / self.num_patches))[..., None]
-
-
-def _in_blocks(fn, X: Float[Array, "N D"], size: int) -> Float[Array, "N ..."]:
-    """fn of the rows of X, at most `size` of them at a time; the reverse pass recomputes a block."""
-    N = X.shape[0]
-    size = min(max(size, 1), N)
-    blocks = -(-N // size)
-    if blocks == 1:
-        return fn(X)
-    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)], mode="edge").reshape(blocks, size, -1)
-    out = jax.lax.map(jax.checkpoint(fn), padded)
-    return out.reshape(blocks * size, *out.shape[2:])[:N]

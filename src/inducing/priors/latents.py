@@ -11,6 +11,9 @@ from ..covariance import same_rank
 from ..features.base import AbstractFeatures
 from ..kernels.composite import Sum
 
+BLOCK_ENTRIES = 2**20
+"""Kernel entries that are held at a time."""
+
 
 def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:
     """fn(kernel, features) for each latent, stacked along a leading axis K.
@@ -100,3 +103,15 @@ def mean_of_sum(mean: Callable, kernels: Sequence) -> Callable:
     if terms == {1} or len(terms) > 1:
         return mean
     return Parts([mean] + [lambda X: 0.0 * mean(X)] * (terms.pop() - 1))
+
+
+def in_blocks(fn: Callable, X: Float[Array, "N D"], size: int) -> Float[Array, "N ..."]:
+    """fn of the rows of X, at most `size` of them at a time; the reverse pass recomputes a block."""
+    N = X.shape[0]
+    size = min(max(size, 1), N)
+    blocks = -(-N // size)
+    if blocks == 1:
+        return fn(X)
+    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)], mode="edge").reshape(blocks, size, -1)
+    out = jax.lax.map(jax.checkpoint(fn), padded)
+    return out.reshape(blocks * size, *out.shape[2:])[:N]

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
@@ -88,8 +89,8 @@ class LMC(AbstractMixture):
 
     def __init__(self, W: Any, latents: Latents, mean: Any = None):
         W = as_float_array(W)
-        if W.ndim != 2 or not W.size:
-            raise ValueError(f"W must be [P, L], one row for each output, got shape {list(W.shape)}.")
+        if np.ndim(W) != 2 or not W.size:
+            raise ValueError(f"W must be [P, L], one row for each output, got shape {list(np.shape(W))}.")
         self.W = W
         self.latents = as_independent(latents, W.shape[1])
         if self.latents.num != W.shape[1]:
@@ -130,11 +131,11 @@ class IntrinsicCoregionalisation(AbstractMixture):
 
     def __init__(self, W: Any, kappa: Any, latents: Latents, mean: Any = None):
         W, kappa = as_float_array(W), as_float_array(kappa)
-        W = W[:, None] if W.ndim == 1 else W
-        if W.ndim != 2 or kappa.shape != W.shape[:1]:
+        W = W[:, None] if np.ndim(W) == 1 else W
+        if np.ndim(W) != 2 or np.shape(kappa) != W.shape[:1] or not kappa.size:
             raise ValueError(
                 f"IntrinsicCoregionalisation needs W of shape [P, rank] and kappa of shape [P], "
-                f"got W {list(W.shape)} and kappa {list(kappa.shape)}."
+                f"got W {list(np.shape(W))} and kappa {list(np.shape(kappa))}."
             )
         self.W, self.kappa = W, kappa
         self.latents = as_independent(latents, W.shape[0] + W.shape[1])

@@ -10,11 +10,12 @@ from ..layers.sparse_gp import SparseGP
 from ..likelihoods.gaussian import Gaussian
 from ..objectives import elbo
 from ..parameters import Partition
+from ..priors.base import weights
 from .problem import Objective, Problem, base
 
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
-AFFORDABLE = 4e9  # N·M² up to which the collapsed bound and its gradient take less than about half a second
+AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
 
 
@@ -125,8 +126,8 @@ def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, 
     full = _is_conjugate(model) and not qu.is_diagonal(root := model.layers[0].root) and not qu.is_kronecker(root)
     if target.fn is elbo and full and q and not stepwise:
         layer = model.layers[0]
-        L, M = layer.prior.num_latents, layer.num_features
-        cost = len(data) * M**2 * (L if layer.prior.mixing is None else L**2)
+        L, M, J = layer.prior.num_latents, layer.num_features, layer.prior.num_sites
+        cost = len(data) * J * M**2 * (L if weights(layer.prior) is None else L**2)
         if cost <= AFFORDABLE:
             return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
     if q and target.fn not in (collapsed_elbo, log_evidence) and not qu.is_kronecker(model.layers[q[-1]].root):
