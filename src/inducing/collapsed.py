@@ -35,7 +35,7 @@ from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
 from .products import products, times_transpose
 
-FEWEST, MOST, ENTRIES = 1024, 4096, 2**20  # rows of a block, and how many covariances make it large enough
+FEWEST, MOST, ENTRIES = 1024, 4096, 2**20  # sites of a block, its rows, and covariances that make it large enough
 ROUNDING = 0.03  # by how much rounding may falsify the bound
 
 
@@ -295,8 +295,9 @@ def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statist
 
 
 def _num_blocks(layer: SparseGP, N: int) -> int:
-    most = ENTRIES // (layer.num_features * layer.prior.num_latents * layer.prior.num_sites)
-    return -(-N // min(max(most, FEWEST), MOST))
+    sites = layer.prior.num_sites
+    most = ENTRIES // (layer.num_features * layer.prior.num_latents * sites)
+    return -(-N // min(max(most, FEWEST // sites, 1), MOST))
 
 
 def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c"]) -> Float[Array, "n J c"]:
