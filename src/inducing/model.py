@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from .data import Data
 from .layers.base import AbstractLayer, sum_of_kl
+from .layers.deterministic import first_layer
 from .likelihoods.base import AbstractLikelihood
 from .parameters import Module, dtype_of
 from .priors.as_input import OutputAsInput
@@ -105,7 +106,7 @@ class Model(Module):
 
     def check_inputs(self, X: Float[Array, "N D"]) -> None:
         """Raise a ValueError for values of X that the first layer cannot take: unknown categories or outputs."""
-        prior = getattr(self.layers[0], "prior", None)
+        prior = getattr(first_layer(self), "prior", None)
         if isinstance(prior, OutputAsInput):
             prior.check_inputs(X)
         elif isinstance(prior, GP | Independent | AbstractMixture) and not isinstance(X, jax.core.Tracer):

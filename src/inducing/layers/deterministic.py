@@ -147,6 +147,16 @@ class Skip(AbstractLayer):
         return None if inputs is None or width is None else inputs + width
 
 
+def first_layer(stack: Any) -> AbstractLayer:
+    """The layer of a stack that sees its input: the first one, or that of a `Skip`.
+
+    >>> first_layer(Skip(Skip(Deterministic(jnp.tanh)))).width(3)
+    3
+    """
+    first = stack.layers[0]
+    return first_layer(first) if isinstance(first, Skip) else first
+
+
 def first_line(error: Exception) -> str:
     """What an error says, in one line.
 

@@ -20,7 +20,7 @@ from ..layers.bayesian_dense import BayesianDense
 from ..layers.deterministic import Skip
 from ..layers.encoders import PerDatum
 from ..layers.latent_variable import LatentVariable
-from ..layers.sparse_gp import SparseGP
+from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
@@ -99,7 +99,7 @@ def fit(
     """Train `model` on `data`, (X, y) or `ig.Data`, by raising `objective`; the model that is passed stays as it is.
 
     **Method.** `"adam"`: gradient steps for everything. `"natgrad"`: natural-gradient steps for q(u) of the last
-    SparseGP layer (`"natgrad-all"`: of all of them, but for those inside a Skip) and gradient steps for the rest.
+    SparseGP layer (`"natgrad-all"`: of all of them) and gradient steps for the rest.
     `"collapsed"`: L-BFGS on the collapsed bound, for one SparseGP layer with Gaussian noise; q(u) is set to its optimum
     at the end. `"lbfgs"`: L-BFGS on any objective without noise. `"auto"` takes the collapsed bound where it exists and
     is affordable, L-BFGS for objectives of all data at once (`ig.log_evidence`), else natural gradients, else Adam, and
@@ -211,9 +211,8 @@ def _run(
     if plan.method == "lbfgs":
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
-    natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
     adam = _adam(RATE if rate is None else float(rate)) if optimiser is None else optimiser
-    loop = Loop(problem, data, plan.objective, adam, natural, plan.batch_size, _per_datum(where))
+    loop = Loop(problem, data, plan.objective, adam, plan.natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, parts, where, model, clamp, steps, plan.noisy and optimiser is None)
     return _walk(loop, pace, steps, key, watch, plan)
 
@@ -297,7 +296,7 @@ def _finish(problem: Problem, free: list[Array], data: Data | None) -> tuple[Any
     """The trained model, with its optimal q(u) if there are data to find it, and the largest relative jitter in it."""
     model = problem.model(free)
     model = model if data is None else collapse(model, data)
-    used = [jnp.max(layer.Kuu().relative_jitter) for layer in model.layers if isinstance(layer, SparseGP)]
+    used = [jnp.max(layer.Kuu().relative_jitter) for layer in sparse_gps(model)]
     return model, jnp.max(jnp.stack(used)) if used else jnp.zeros(())
 
 
