@@ -280,6 +280,8 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     of the kernel, plus the update that makes its inducing variables a sample of q(u). The mean over draws is that of
     q(f) exactly; the covariance too, in expectation over the random features. A kernel without random features
     (one given by its values alone) raises a TypeError; sample at fixed inputs by `posterior(X, full_cov=True)`.
+    A latent variable has one value for all inputs (for an encoder of x, one noise), while in
+    `posterior(X, full_cov=True)` every input has its own.
 
     >>> import jax
     >>> import inducing as ig
@@ -290,21 +292,20 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     """
     if num_features < 1:
         raise ValueError(f"num_features must be at least 1, got {num_features}; 1024 is a good number.")
-    dtype = dtype_of(model)
 
     @functools.cache
     def functions(dim: int) -> tuple[Callable, ...]:
         out = []
         for layer, k in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
-            f = layer.draw(k, num_features, dim)
-            dim = jax.eval_shape(f, jax.ShapeDtypeStruct((1, dim), dtype)).shape[1]
-            out.append(f)
+            out.append(layer.draw(k, num_features, dim))
+            dim = layer.width(dim)
         return tuple(out)
 
     def one_block(x: Array) -> Array:
+        X = x
         for f in functions(x.shape[1]):
-            x = f(x)
-        return x
+            X = f(X, x)
+        return X
 
     dim = _input_dim(model)
     if dim is not None:

@@ -81,10 +81,11 @@ class AbstractLayer(Module):
         """KL(q ‖ p) of the layer's random function (0 for a latent variable, whose KL is in the log-weight)."""
 
     @abc.abstractmethod
-    def draw(self, key: Array, num: int, dim: int) -> Callable[[Float[Array, "n D"]], Float[Array, "n P"]]:
-        """One function of the layer's posterior, the same wherever it is evaluated, for inputs of dimension `dim`.
+    def draw(self, key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
+        """One function f(X) of the layer's posterior, the same wherever it is evaluated, for inputs X [n, dim].
 
-        `num` is the number of random features where the function has infinitely many.
+        `num` is the number of random features where the function has infinitely many. f(X, x) also gives the inputs x
+        of the model that belong to X, for encoders that see them; without them, X is taken for x.
         """
 
     @abc.abstractmethod

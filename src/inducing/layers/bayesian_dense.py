@@ -147,7 +147,7 @@ class BayesianDense(AbstractLayer):
 
     def draw(self, key, num, dim):
         W, _ = self.sample_weights(key)
-        return lambda X: with_one(X) @ W
+        return lambda X, x=None: with_one(X) @ W
 
     def width(self, inputs):
         D = self.mean.shape[0] - 1

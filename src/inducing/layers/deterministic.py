@@ -64,7 +64,7 @@ class Deterministic(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        return lambda X: self._apply(X[:, None])[:, 0]
+        return lambda X, x=None: self._apply(X[:, None])[:, 0]
 
     def width(self, inputs):
         if inputs is None:
@@ -130,12 +130,12 @@ class Skip(AbstractLayer):
         functions: list[Any] = []
         for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
             functions.append(layer.draw(k, num, dim))
-            dim = jax.eval_shape(functions[-1], jax.ShapeDtypeStruct((1, dim), dtype_of(self))).shape[1]
+            dim = layer.width(dim)
 
-        def f(X: Array) -> Array:
+        def f(X: Array, x: Array | None = None) -> Array:
             Y = X
             for function in functions:
-                Y = function(Y)
+                Y = function(Y, X if x is None else x)
             return jnp.concatenate([X, Y], axis=-1)
 
         return f

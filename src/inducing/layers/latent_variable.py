@@ -154,15 +154,13 @@ class LatentVariable(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        """One h for all inputs (for an encoder of the layer's input, one noise vector): a function of the input."""
-        if self.encoder is not None and self._predicts() and "x" in self.encoder.sees:
-            raise TypeError(
-                'a layer is drawn as a function of its own input, which need not be the "x" that its encoder sees; let '
-                'it see ("input",), the same in the first layer, or sample by model.posterior(X, full_cov=True).'
-            )
+        """One h for all inputs (for an encoder of inputs, one noise vector): a function of the input."""
 
-        def f(X: Array) -> Array:
-            return jax.vmap(lambda x: self.propagate(x[None, None], key, Data(x[None]), 1)[0][0, 0])(X)
+        def f(X: Array, x: Array | None = None) -> Array:
+            def one(row, own):
+                return self.propagate(row[None, None], key, Data(own[None]), 1)[0][0, 0]
+
+            return jax.vmap(one)(X, X if x is None else x)
 
         return f
 

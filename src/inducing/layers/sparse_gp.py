@@ -365,7 +365,7 @@ class SparseGP(AbstractLayer):
         whitened_own = batched("root_solve", qu.repeat(Kuu, L), own[..., None])[..., 0]
         weights = batched("root_solve_transpose", qu.repeat(Kuu, L), (w - whitened_own)[..., None])[..., 0]
 
-        def f(X: Float[Array, "n D"]) -> Float[Array, "n P"]:
+        def f(X: Float[Array, "n D"], x: Array | None = None) -> Float[Array, "n P"]:
             Kuf = self.prior.Kuf(self.features, X)
             update = jnp.einsum("lm,lmnj->nlj", weights, jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])))
             return self.prior.mean(X) + mix_mean(self.prior, sites(X) + update)
