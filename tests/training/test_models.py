@@ -72,9 +72,7 @@ def skipped(coordinates="w", unit=1.0):
 def test_natural_gradients_reach_what_a_skip_holds():
     """They are the same steps in all coordinates, as gradient steps are not."""
     held = {"freeze": lambda m: (m.layers[0].layers[0].prior, m.layers[0].layers[0].features, m.likelihood)}
-    u, w = (
-        quiet(skipped(c), (X, y), method="natgrad-all", gamma=1.0, steps=1, initialise=False, **held) for c in "uw"
-    )
+    u, w = (quiet(skipped(c), (X, y), method="natgrad-all", gamma=1.0, steps=1, initialise=False, **held) for c in "uw")
     u, w = (r.model.layers[0].layers[0].with_coordinates("w") for r in (u, w))
     assert np.abs(w.mean - skipped().layers[0].layers[0].mean).max() > 0.02  # further than Adam
     np.testing.assert_allclose(u.mean, w.mean, rtol=1e-6)
