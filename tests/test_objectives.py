@@ -554,7 +554,7 @@ def test_the_sampled_gplvm_bound_agrees_with_the_closed_form():
 # --- bad input
 
 
-def test_bad_input_is_refused():
+def test_bad_input_is_refused(unchecked):
     model = latent_gp()
     with pytest.raises(ValueError, match="importance must be an integer of at least 1, got 0"):
         ig.elbo(model, DATA, key=KEY, importance=0)
@@ -564,6 +564,10 @@ def test_bad_input_is_refused():
         ig.elbo(model, DATA)
     with pytest.raises(ValueError, match=r"pass key=jax.random.key\(0\)"):
         ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian(NOISE)), DATA, integrate=False)
+    with pytest.raises(TypeError, match=r"key must be a JAX key, got the number 7; pass key=jax.random.key\(7\)"):
+        ig.elbo(model, DATA, key=7)
+    with pytest.raises(ValueError, match="layer=2 is none of the 2 layers"):
+        ig.natural_gradient_step(model, DATA, layer=2, key=KEY)
     with pytest.raises(ValueError, match="data have no labels y"):
         ig.elbo(model, ig.Data(X), key=KEY)
     with pytest.raises(ValueError, match="layers is empty"):

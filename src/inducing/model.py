@@ -12,7 +12,7 @@ from .data import Data
 from .layers.base import AbstractLayer, sum_of_kl
 from .layers.deterministic import first_layer
 from .likelihoods.base import AbstractLikelihood
-from .parameters import Module, dtype_of
+from .parameters import Module, as_key, dtype_of
 from .priors.as_input import OutputAsInput
 from .priors.gp import GP
 from .priors.independent import Independent
@@ -174,4 +174,4 @@ def needed(key: Any) -> Array:
     """The key, or an error that asks for one."""
     if key is None:
         raise ValueError("this model samples its inner layers: pass key=jax.random.key(0), say.")
-    return key
+    return as_key(key)

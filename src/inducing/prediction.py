@@ -28,7 +28,7 @@ from .likelihoods.predictive import (
     sampling_root,
 )
 from .likelihoods.supports import fill_missing
-from .parameters import dtype_of
+from .parameters import as_key, dtype_of
 from .runtime import jit, limited_threads
 
 if TYPE_CHECKING:
@@ -169,8 +169,7 @@ class JointPredictive(eqx.Module):
             noise = self.likelihood.noise(y.shape, self.index)
             logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
         else:
-            key = jax.random.key(0) if key is None else key
-            f = _sample_joint(self.latent_mean, self.latent_cov, key, (samples,))
+            f = _sample_joint(self.latent_mean, self.latent_cov, as_key(key), (samples,))
 
             def one(f):
                 each = self.likelihood.log_prob(f, y, index=self.index)
@@ -290,8 +289,8 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     >>> bool(abs(f([0.2, 0.7])[1, 0] - f([0.7])[0, 0]) < 1e-12)
     True
     """
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}; 1024 is a good number.")
+    check_counts(num_features=num_features)
+    key = as_key(key)
 
     @functools.cache
     def functions(dim: int) -> tuple[Callable, ...]:
@@ -369,7 +368,7 @@ def _input_dim(model: "Model") -> int | None:
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
     check_counts(samples=samples)
-    return (jax.random.key(0) if key is None else key), (samples if model.is_stochastic else 1)
+    return as_key(key), (samples if model.is_stochastic else 1)
 
 
 def _traced(*trees: Any) -> bool:

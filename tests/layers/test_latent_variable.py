@@ -185,10 +185,10 @@ def test_networks_that_do_not_fit_are_refused_with_their_widths():
         ig.elbo(model(jnp.sum, ("x", "y", "mask")), DATA, key=KEY)
 
 
-def test_bad_input_is_refused():
+def test_bad_input_is_refused(unchecked):
     with pytest.raises(ValueError, match="the encoder's Gaussians have 2 dimensions but the latent variable has 3"):
         ig.LatentVariable(3, per_datum(False))
-    with pytest.raises(ValueError, match="dim must be a positive number of dimensions, got 0"):
+    with pytest.raises(ValueError, match="dim must be an integer of at least 1, got 0"):
         ig.LatentVariable(0)
     with pytest.raises(ValueError, match="the encoder's network gives 3 numbers"):
         ig.layers.Amortised(lambda v: v, sees=("x", "y"))(DATA.x[:, None], DATA, 2)
@@ -206,3 +206,12 @@ def test_bad_input_is_refused():
         ig.LatentVariable(2, scale=[1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"PerDatum\.scale must be positive"):
         ig.layers.PerDatum(jnp.zeros((2, 1)), scale=-1.0)
+    with pytest.raises(ValueError, match=r"scale has shape \[5\]; for a mean \[5, 2\] .*one for each datum: \[5, 1\]"):
+        ig.layers.PerDatum(jnp.zeros((5, 2)), scale=np.ones(5))
+    np.testing.assert_array_equal(ig.layers.PerDatum(jnp.zeros((2, 3)), scale=[[1], [2]]).scale[:, 2], [1.0, 2.0])
+    with pytest.raises(ValueError, match="dim must be an integer of at least 1, got 0"):
+        ig.layers.Amortised.mlp(KEY, 0, y=1)
+    with pytest.raises(ValueError, match="y must be an integer of at least 1, got -1"):
+        ig.layers.Amortised.mlp(KEY, 1, x=2, y=-1)
+    with pytest.raises(ValueError, match=r"hidden must be \(width, depth\), got 20"):
+        ig.layers.Amortised.mlp(KEY, 1, y=1, hidden=20)

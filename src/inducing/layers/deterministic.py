@@ -73,8 +73,9 @@ class Deterministic(AbstractLayer):
             out = jax.eval_shape(self.function, jax.ShapeDtypeStruct((inputs,), dtype_of(self)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"its function fails for a point of {inputs} entries ({first_line(error)})") from error
-        if len(out.shape) > 1:
-            raise ValueError(f"its function must give a number or a vector, it gives shape {list(out.shape)}")
+        if not isinstance(out, jax.ShapeDtypeStruct) or len(out.shape) > 1:
+            given = f"shape {list(out.shape)}" if isinstance(out, jax.ShapeDtypeStruct) else f"a {type(out).__name__}"
+            raise ValueError(f"its function must give a number or a vector, it gives {given}")
         return out.shape[0] if out.shape else 1
 
 

@@ -24,7 +24,7 @@ from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
-from ..parameters import POSITIVE, Partition, check, dtype_of, partition
+from ..parameters import POSITIVE, Partition, as_key, check, dtype_of, partition
 from ..runtime import jit, limited_threads
 from .choice import Plan, make_plan
 from .lbfgs import Whole, maximise
@@ -130,9 +130,10 @@ def fit(
     are kept. `starts` > 1 also runs from randomly perturbed positive parameters and keeps the best.
 
     **Watching.** `held_out` data, or else the (smoothed) bound, decide which parameters were best; these are returned,
-    also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called now and
-    then with `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. A step that gives
-    NaN or infinity is skipped and counted. The same `key` gives the same result.
+    also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called with
+    `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. Both look every 10 to 100
+    steps, a hundredth of all (L-BFGS: after each), so that a smaller `patience` is that. A step that gives NaN or
+    infinity is skipped and counted. The same `key` gives the same result.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -158,7 +159,7 @@ def fit(
     _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, len(data))
     batch_size, starts = None if batch_size is None else int(batch_size), int(starts)
     held = None if held_out is None else _checked_held_out(model, held_out, data)
-    key = jax.random.key(0) if key is None else key
+    key = as_key(key)
 
     parts = partition(model, freeze)
     rescaled = False
