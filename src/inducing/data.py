@@ -111,7 +111,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
         value = value.to_numpy()
     array = value if isinstance(value, jax.Array) else np.asarray(value)
     if array.ndim not in (1, 2):
-        given = f"shape {tuple(array.shape)}" if array.ndim else type(value).__name__
+        given = type(value).__name__ if array.dtype.kind == "O" else f"shape {tuple(array.shape)}"
         raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got {given}.")
     if array.dtype.kind in "OUS":
         array = _numbers(array, name)

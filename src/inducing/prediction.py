@@ -294,10 +294,11 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
 
     @functools.cache
     def functions(dim: int) -> tuple[Callable, ...]:
-        out = []
+        out: list[Callable] = []
+        width: Any = dim
         for layer, k in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
-            out.append(layer.draw(k, num_features, dim))
-            dim = layer.width(dim)
+            out.append(layer.draw(k, num_features, width))
+            width = layer.width(width)
         return tuple(out)
 
     def one_block(x: Array) -> Array:

@@ -87,6 +87,7 @@ def test_collapsed_bound_of_too_many_data_is_left_for_minibatches(monkeypatch):
         ({"method": "collapsed", "freeze": lambda m: m.layers[0].mean}, "freeze"),
         ({"method": "lbfgs", "batch_size": 5}, "batch_size"),
         ({"method": "lbfgs", "objective": lambda m, d, key: ig.elbo(m, d)}, "this one samples"),
+        ({"method": "lbfgs", "objective": partial(ig.elbo, integrate=False)}, "this one samples"),
         ({"freeze": lambda m: jnp.zeros(3)}, "freeze must return parts of the model"),
         ({"held_out": (np.zeros((3, 2)), np.zeros(3))}, "held_out: X has 2 columns"),
     ],

@@ -129,9 +129,10 @@ class Skip(AbstractLayer):
 
     def draw(self, key, num, dim):
         functions: list[Any] = []
+        width: Any = dim
         for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
-            functions.append(layer.draw(k, num, dim))
-            dim = layer.width(dim)
+            functions.append(layer.draw(k, num, width))
+            width = layer.width(width)
 
         def f(X: Array, x: Array | None = None) -> Array:
             Y = X

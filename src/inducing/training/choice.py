@@ -10,7 +10,7 @@ from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..likelihoods.gaussian import Gaussian
 from ..objectives import elbo
 from ..parameters import Partition
-from .problem import Objective, Problem, base
+from .problem import Objective, Problem, base, bound
 
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
@@ -68,7 +68,8 @@ def make_plan(
         raise ValueError("learning_rate is that of the default Adam; put it into optimiser, or leave one of them out.")
     asked = ("batch_size", *asked) if minibatches else asked
     q = _trained_q(parts)
-    samples = target.takes_key and (model.is_stochastic or base(objective) is not elbo)
+    integrates = base(objective) is elbo and bound(objective).get("integrate", True)  # without noise in one layer
+    samples = target.takes_key and (model.is_stochastic or not integrates)
     why = "as asked"
     if method == "auto":
         method, why = _choose(model, data, target, q, samples, bool(asked))
