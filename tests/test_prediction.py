@@ -390,6 +390,22 @@ def rows_of_outputs():
     return ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian(0.1))
 
 
+def test_nothing_of_a_trace_is_kept():
+    """A draw or a prediction under jit, also one that does not depend on what is traced, and then without."""
+    dense = ig.BayesianDense(1, 1, key=KEY)
+    for model in (ig.Model([ig.Deterministic(jnp.tanh), dense], ig.likelihoods.Gaussian(0.1)), shallow()):
+        f = model.draw(KEY, 8)
+
+        @jax.jit
+        def both(x, model=model, f=f):
+            return f(x), model.predict(XS).mean, model.posterior(XS, full_cov=True).covariance
+
+        under = both(jnp.asarray(XS))
+        without = f(XS), model.predict(XS).mean, model.posterior(XS, full_cov=True).covariance
+        for a, b in zip(under, without, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-12)
+
+
 REFUSED = {
     "columns": (lambda: shallow().predict(np.ones((3, 2))), ValueError, ["X has 2 columns", "inputs have 1", "[N, 1]"]),
     "one column": (lambda: shallow(D=2).draw(KEY)(np.ones(3)), ValueError, ["X has 1 column", "inputs have 2"]),

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from .checks import check_counts
 from .data import Data, as_inputs
-from .layers.base import AbstractLayer
+from .layers.base import AbstractLayer, draw_stack
 from .layers.bayesian_dense import BayesianDense
 from .layers.sparse_gp import Cache, SparseGP, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
@@ -292,28 +292,17 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     check_counts(num_features=num_features)
     key = as_key(key)
 
-    @functools.cache
-    def functions(dim: int) -> tuple[Callable, ...]:
-        out: list[Callable] = []
-        width: Any = dim
-        for layer, k in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
-            out.append(layer.draw(k, num_features, width))
-            width = layer.width(width)
-        return tuple(out)
-
-    def one_block(x: Array) -> Array:
-        X = x
-        for f in functions(x.shape[1]):
-            X = f(X, x)
-        return X
+    def drawn(dim: int) -> Callable:
+        return draw_stack(model.layers, key, num_features, dim)
 
     dim = _input_dim(model)
-    if dim is not None:
-        functions(dim)  # so that a kernel that cannot be drawn is refused here
+    kept = {} if dim is None else {dim: drawn(dim)}  # a kernel that cannot be drawn is refused here
 
     def f(X: Any) -> Float[Array, "N P"]:
         X, _ = _checked(model, X, None)
-        functions(X.shape[1])
+        one_block = kept.get(X.shape[1]) or drawn(X.shape[1])
+        if not _staged():
+            kept[X.shape[1]] = one_block
         if len(X) <= ROWS:
             return one_block(X)
         blocks, rows = _blocks(len(X), ROWS), len(X)
@@ -374,6 +363,11 @@ def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, 
 
 def _traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def _staged() -> bool:
+    """Whether operations are recorded, as under jit, and not carried out: then what they give may not be kept."""
+    return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
 def _blocks(rows: int, size: int) -> int:

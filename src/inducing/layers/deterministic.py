@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..parameters import dtype_of
-from .base import AbstractLayer, refuse_terminal, sum_of_kl
+from .base import AbstractLayer, draw_stack, refuse_terminal, sum_of_kl
 
 
 class Deterministic(AbstractLayer):
@@ -128,19 +128,8 @@ class Skip(AbstractLayer):
         return sum_of_kl(self)
 
     def draw(self, key, num, dim):
-        functions: list[Any] = []
-        width: Any = dim
-        for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
-            functions.append(layer.draw(k, num, width))
-            width = layer.width(width)
-
-        def f(X: Array, x: Array | None = None) -> Array:
-            Y = X
-            for function in functions:
-                Y = function(Y, X if x is None else x)
-            return jnp.concatenate([X, Y], axis=-1)
-
-        return f
+        f = draw_stack(self.layers, key, num, dim)
+        return lambda X, x=None: jnp.concatenate([X, f(X, x)], axis=-1)
 
     def width(self, inputs):
         width = inputs
