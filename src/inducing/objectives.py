@@ -63,7 +63,7 @@ def elbo(
     `integrate=False` samples the last layer too, jointly over the replicates of a datum, instead of taking the expected
     log-likelihood (eq:sparse_gp_iw_lv_marg_lik_3). `doubly_reparameterised=True` gives the encoders, for R > 1, the
     gradient of Tucker et al. (2019), whose signal-to-noise ratio does not fall with R; the value is the same, and so
-    are all other gradients. It needs encoders that do not see a layer's sampled input.
+    are all other gradients. It needs encoders that do not see a layer's sampled input, outside Skip layers.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
