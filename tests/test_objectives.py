@@ -566,8 +566,6 @@ def test_bad_input_is_refused(unchecked):
         ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian(NOISE)), DATA, integrate=False)
     with pytest.raises(TypeError, match=r"key must be a JAX key, got the number 7; pass key=jax.random.key\(7\)"):
         ig.elbo(model, DATA, key=7)
-    with pytest.raises(ValueError, match="layer=2 is none of the 2 layers"):
-        ig.natural_gradient_step(model, DATA, layer=2, key=KEY)
     with pytest.raises(ValueError, match="data have no labels y"):
         ig.elbo(model, ig.Data(X), key=KEY)
     with pytest.raises(ValueError, match="layers is empty"):

@@ -94,7 +94,7 @@ def natural_gradient_step(
     True
     """
     if not -len(model.layers) <= layer < len(model.layers):
-        raise ValueError(
+        raise IndexError(
             f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."
         )
     gp = model.layers[layer]
