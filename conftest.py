@@ -16,6 +16,7 @@ from pathlib import Path
 
 import hypothesis
 import jax
+import jaxtyping
 import pytest
 
 jax.config.update("jax_enable_x64", True)
@@ -42,6 +43,14 @@ def forget_compilations():
     """Thousands of compiled functions in one process exhaust its memory maps: drop those of a finished file."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture
+def unchecked():
+    """Without checks of the types in signatures, which users do not have either: for what they get wrong."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

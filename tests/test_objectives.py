@@ -16,7 +16,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
-from inducing.objectives import expected_log_likelihood
+from inducing.objectives import _log_weights, expected_log_likelihood
 
 from .oracles.deep import importance_weighted, importance_weights, nested_quadrature
 
@@ -114,6 +114,12 @@ def linear_decoder(slope=1.3, bias=0.2, noise=0.4, encoder=None):
     return ig.Model(layers, ig.likelihoods.Gaussian(noise))
 
 
+def exact_encoder():
+    """The posterior of h in the linear decoder."""
+    v = 1 / (1 + 1.3**2 / 0.4)
+    return ig.layers.PerDatum(v * 1.3 * (Y - 0.2) / 0.4, scale=v**0.5)
+
+
 UNSUPERVISED = ig.Data(None, Y)
 EVIDENCE = multivariate_normal(0.2, 1.3**2 + 0.4).logpdf(Y).sum()
 
@@ -126,8 +132,7 @@ def test_bounds_increase_with_importance_and_reach_the_evidence_of_a_linear_deco
     assert values[1][0] - values[0][0] > 10 * values[0][1]  # strictly better, not merely equal
     assert abs(values[-1][0] - EVIDENCE) < 4.5 * values[-1][1] + 0.01 * N
     # and with the exact posterior every weight is the evidence itself, for any number of replicates
-    v = 1 / (1 + 1.3**2 / 0.4)
-    exact = linear_decoder(encoder=ig.layers.PerDatum(v * 1.3 * (Y - 0.2) / 0.4, scale=v**0.5))
+    exact = linear_decoder(encoder=exact_encoder())
     for R in (3, 10):
         np.testing.assert_allclose(elbo(exact, UNSUPERVISED, key=KEY, importance=R), EVIDENCE, rtol=1e-12)
 
@@ -400,6 +405,13 @@ def encoder_gradients(model, data, num, **options):
     return run(jax.random.split(jax.random.key(3), num))
 
 
+def latent_gp_with_a_skip():
+    """[x, h] handed on beside a GP of them, which is drawn jointly over the replicates."""
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6))
+    last = ig.layers.Deterministic(eqx.nn.Linear(3, 1, key=KEY))
+    return ig.Model([latent, ig.Skip(gp(D=2, root=1.0)), last], ig.likelihoods.Gaussian(NOISE))
+
+
 @pytest.mark.parametrize(("make", "beta"), [(linear_decoder, 1.0), (linear_decoder, 0.5), (deep_latent_gp, 0.7)])
 def test_doubly_reparameterised_gradients_are_unbiased(make, beta):
     """The same value and decoder gradient for each key, and the encoder gradient in expectation: also when a GP is
@@ -415,6 +427,23 @@ def test_doubly_reparameterised_gradients_are_unbiased(make, beta):
     assert abs(np.mean(plain) - np.mean(doubly)) < 4.5 * error
     value, other = (elbo(model, data, key=KEY, doubly_reparameterised=d, **options) for d in (False, True))
     np.testing.assert_allclose(value, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [deep_latent_gp, latent_gp_with_a_skip])
+def test_doubly_reparameterised_gradients_couple_the_replicates_of_a_gp(make):
+    """Σ_rs c_rs ∂log w_s/∂h_r, c_rs = ω_s − β ω_r (δ_rs − ω_s), by the whole Jacobian, wherever the GP stands."""
+    model, R, beta = make(), 3, 0.7
+
+    def log_weights(shift):
+        return _log_weights(model, DATA, KEY, R, beta, True, {0: shift})
+
+    value, J = jax.jit(lambda z: (log_weights(z), jax.jacobian(log_weights)(z)))(jnp.zeros((N, R, 1)))
+    J = np.einsum("nsnr->nsr", np.asarray(J)[..., 0])
+    omega = np.exp(value - np.log(np.exp(value).sum(axis=1, keepdims=True)))
+    c = omega[:, None] - beta * omega[:, :, None] * (np.eye(R)[None] - omega[:, None])  # [N, r, s]
+    options = {"key": KEY, "importance": R, "beta": beta, "doubly_reparameterised": True}
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: ig.elbo(m, DATA, **options)))(model)
+    np.testing.assert_allclose(gradient.layers[0].encoder.mean[:, 0], np.einsum("nrs,nsr->n", c, J), rtol=1e-8)
 
 
 def test_doubly_reparameterised_gradients_are_less_noisy():
@@ -454,11 +483,31 @@ def test_global_importance_weighting_over_weights_and_latent_variables():
     assert abs(np.mean(values) - brute_evidence(1.0, 1.0, 2.0)) < 4.5 * error + 0.01  # and half the variance as bias
 
 
+def test_global_importance_weighting_looks_into_skips():
+    """y = 2x + (a x + b) + ε, and a linear decoder: with exact posteriors every weight is the evidence."""
+    S = np.diag([1.5**2, 0.7**2])  # of slope and bias
+    design = np.concatenate([X, np.ones((N, 1))], axis=1)
+    precision = np.linalg.inv(S) + design.T @ design / NOISE
+    V = np.linalg.inv(precision)
+    mean = V @ design.T @ (Y - 2.0 * X) / NOISE
+    layer = ig.BayesianDense(1, 1, mean=mean, root=np.linalg.cholesky(V), prior_scale=[[1.5], [0.7]])
+    model = ig.Model([ig.Skip(layer), linear(2.0, 1.0)], ig.likelihoods.Gaussian(NOISE))
+    evidence = multivariate_normal((2.0 * X)[:, 0], design @ S @ design.T + NOISE * np.eye(N)).logpdf(Y[:, 0])
+    np.testing.assert_allclose(ig.iw_elbo_global(model, DATA, key=KEY, importance=3), evidence, rtol=1e-10)
+    latent = linear_decoder(encoder=exact_encoder())
+    skipped = ig.Model([ig.Skip(latent.layers), linear(1.0)], latent.likelihood)
+    np.testing.assert_allclose(ig.iw_elbo_global(skipped, UNSUPERVISED, key=KEY, importance=3), EVIDENCE, rtol=1e-10)
+
+
 def test_global_importance_weighting_refuses_minibatches_and_gps():
     with pytest.raises(ValueError, match="iw_elbo_global needs all data at once"):
         ig.iw_elbo_global(regression(), DATA, key=KEY, num_data=100)
     with pytest.raises(TypeError, match=r"layers\[1\] is a SparseGP; importance weighting over θ is for weight-space"):
         ig.iw_elbo_global(latent_gp(), DATA, key=KEY)
+    with pytest.raises(TypeError, match=r"layers\[0\] is a Skip; importance weighting over θ is for weight-space"):
+        ig.iw_elbo_global(ig.Model([ig.Skip(gp()), linear(1.0, 1.0)], ig.likelihoods.Gaussian()), DATA, key=KEY)
+    with pytest.raises(ValueError, match="beta must be 0 or more, got -1"):
+        ig.iw_elbo_global(regression(), DATA, key=KEY, beta=-1.0)
 
 
 # --- unsupervised
@@ -505,7 +554,7 @@ def test_the_sampled_gplvm_bound_agrees_with_the_closed_form():
 # --- bad input
 
 
-def test_bad_input_is_refused():
+def test_bad_input_is_refused(unchecked):
     model = latent_gp()
     with pytest.raises(ValueError, match="importance must be an integer of at least 1, got 0"):
         ig.elbo(model, DATA, key=KEY, importance=0)
@@ -515,6 +564,8 @@ def test_bad_input_is_refused():
         ig.elbo(model, DATA)
     with pytest.raises(ValueError, match=r"pass key=jax.random.key\(0\)"):
         ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian(NOISE)), DATA, integrate=False)
+    with pytest.raises(TypeError, match=r"key must be a JAX key, got the number 7; pass key=jax.random.key\(7\)"):
+        ig.elbo(model, DATA, key=7)
     with pytest.raises(ValueError, match="data have no labels y"):
         ig.elbo(model, ig.Data(X), key=KEY)
     with pytest.raises(ValueError, match="layers is empty"):

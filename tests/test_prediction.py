@@ -390,6 +390,22 @@ def rows_of_outputs():
     return ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian(0.1))
 
 
+def test_nothing_of_a_trace_is_kept():
+    """A draw or a prediction under jit, also one that does not depend on what is traced, and then without."""
+    dense = ig.BayesianDense(1, 1, key=KEY)
+    for model in (ig.Model([ig.Deterministic(jnp.tanh), dense], ig.likelihoods.Gaussian(0.1)), shallow()):
+        f = model.draw(KEY, 8)
+
+        @jax.jit
+        def both(x, model=model, f=f):
+            return f(x), model.predict(XS).mean, model.posterior(XS, full_cov=True).covariance
+
+        under = both(jnp.asarray(XS))
+        without = f(XS), model.predict(XS).mean, model.posterior(XS, full_cov=True).covariance
+        for a, b in zip(under, without, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-12)
+
+
 REFUSED = {
     "columns": (lambda: shallow().predict(np.ones((3, 2))), ValueError, ["X has 2 columns", "inputs have 1", "[N, 1]"]),
     "one column": (lambda: shallow(D=2).draw(KEY)(np.ones(3)), ValueError, ["X has 1 column", "inputs have 2"]),
@@ -418,13 +434,16 @@ REFUSED = {
     ),
     "samples": (lambda: deep().predict(XS, samples=0), ValueError, ["samples", "0"]),
     "features": (lambda: shallow().draw(KEY, 0), ValueError, ["num_features", "0"]),
+    "features by halves": (lambda: shallow().draw(KEY, 2.5), ValueError, ["num_features", "2.5"]),
+    "a number for a draw": (lambda: shallow().draw(3), TypeError, ["number 3", "jax.random.key(3)"]),
+    "a number for a prediction": (lambda: deep().predict(XS, key=3), TypeError, ["number 3", "jax.random.key(3)"]),
     "covariance": (lambda: shallow().posterior(XS).covariance, ValueError, ["full_cov=True"]),
     "level": (lambda: shallow().posterior(XS).interval(9.5), ValueError, ["level", "9.5"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_refused(name, unchecked):
     call, kind, words = REFUSED[name]
     with pytest.raises(kind) as error:
         call()

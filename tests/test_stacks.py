@@ -90,15 +90,16 @@ REFUSED = {
     "inducing": ({"num_inducing": -1}, ValueError, "num_inducing must be an integer of at least 1, got -1"),
     "outputs": ({"num_outputs": 0}, ValueError, "num_outputs must be an integer of at least 1, got 0"),
     "width": ({"width": 0}, ValueError, "width must be an integer of at least 1, got 0"),
+    "no inputs": ({"X": None}, ValueError, r"X must be a vector \[N\] or a matrix \[N, columns\], got NoneType"),
     "kernel": ({"kernel": kernel(3)}, TypeError, "kernel must be a function that makes one from its number of inputs"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_refused(name, unchecked):
     arguments, kind, message = REFUSED[name]
     with pytest.raises(kind, match=message):
-        ig.deep_gp(X, NOISE, **arguments)
+        ig.deep_gp(**{"X": X, "likelihood": NOISE, **arguments})
 
 
 def test_fewer_data_than_the_width():

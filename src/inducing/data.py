@@ -110,14 +110,15 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
     if hasattr(value, "to_numpy"):  # pandas and polars
         value = value.to_numpy()
     array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if array.ndim not in (1, 2):
+        given = type(value).__name__ if array.dtype.kind == "O" else f"shape {tuple(array.shape)}"
+        raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got {given}.")
     if array.dtype.kind in "OUS":
         array = _numbers(array, name)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
     if array.ndim == 1:
         array = np.asarray(array)[:, None]  # under jit, JAX would make a tracer of a concrete array here
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got shape {tuple(array.shape)}.")
     if array.shape[0] == 0 or (array.shape[1] == 0 and name == "y"):
         raise ValueError(f"{name} is empty: shape {tuple(array.shape)}; pass at least one row and one column.")
     if not jnp.issubdtype(array.dtype, jnp.floating):

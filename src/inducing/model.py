@@ -10,8 +10,9 @@ from jaxtyping import Array, Float
 
 from .data import Data
 from .layers.base import AbstractLayer, sum_of_kl
+from .layers.deterministic import first_layer
 from .likelihoods.base import AbstractLikelihood
-from .parameters import Module, dtype_of
+from .parameters import Module, as_key, dtype_of
 from .priors.as_input import OutputAsInput
 from .priors.gp import GP
 from .priors.independent import Independent
@@ -105,7 +106,7 @@ class Model(Module):
 
     def check_inputs(self, X: Float[Array, "N D"]) -> None:
         """Raise a ValueError for values of X that the first layer cannot take: unknown categories or outputs."""
-        prior = getattr(self.layers[0], "prior", None)
+        prior = getattr(first_layer(self), "prior", None)
         if isinstance(prior, OutputAsInput):
             prior.check_inputs(X)
         elif isinstance(prior, GP | Independent | AbstractMixture) and not isinstance(X, jax.core.Tracer):
@@ -173,4 +174,4 @@ def needed(key: Any) -> Array:
     """The key, or an error that asks for one."""
     if key is None:
         raise ValueError("this model samples its inner layers: pass key=jax.random.key(0), say.")
-    return key
+    return as_key(key)

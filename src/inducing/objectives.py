@@ -13,8 +13,9 @@ from .checks import check_counts, check_data
 from .data import Data, as_data
 from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
+from .layers.encoders import AbstractEncoder
 from .layers.latent_variable import LatentVariable, append
-from .layers.sparse_gp import SparseGP
+from .layers.sparse_gp import sparse_gps
 from .model import Model, enter, needed
 from .parameters import dtype_of
 
@@ -79,7 +80,7 @@ def elbo(
     `integrate=False` samples the last layer too, jointly over the replicates of a datum, instead of taking the expected
     log-likelihood (eq:sparse_gp_iw_lv_marg_lik_3). `doubly_reparameterised=True` gives the encoders, for R > 1, the
     gradient of Tucker et al. (2019), whose signal-to-noise ratio does not fall with R; the value is the same, and so
-    are all other gradients. It needs encoders that do not see a layer's sampled input.
+    are all other gradients. It needs encoders that do not see a layer's sampled input, outside Skip layers.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -94,8 +95,7 @@ def elbo(
     check_counts(samples=samples, importance=importance)
     if isinstance(num_data, numbers.Real):
         check_counts(num_data=num_data)
-    if isinstance(beta, numbers.Real) and not beta >= 0:
-        raise ValueError(f"beta must be 0 or more, got {beta}.")
+    _check_beta(beta)
     scale = 1.0 if num_data is None else num_data / len(data)
     doubly = doubly_reparameterised and importance > 1
     if doubly:
@@ -135,7 +135,7 @@ def iw_elbo_global(
         E[ log 1/S Σ_s exp( Σ_n log p(y_n | θ_s, h_sn, x_n) + β log p(θ_s)/q(θ_s) + β Σ_n log p(h_sn)/q(h_sn) ) ]
 
     eq:iw_vi_iid, eq:iw_vi_lv: tends to log p(y) as S = `importance` grows. For weight-space models (BayesianDense,
-    Deterministic and LatentVariable layers). One θ serves all data, so there are no minibatches.
+    Deterministic and LatentVariable layers, and Skip of these). One θ serves all data, so there are no minibatches.
 
     >>> import jax
     >>> import inducing as ig
@@ -145,35 +145,57 @@ def iw_elbo_global(
     """
     data, key = _checked(model, data), needed(key)
     check_counts(samples=samples, importance=importance)
+    _check_beta(beta)
     if num_data not in (None, len(data)):
         raise ValueError(
             f"iw_elbo_global needs all data at once: the log of its mean over θ is no sum over data, so a minibatch of "
             f"{len(data)} of {num_data} gives no unbiased estimate. Pass batch_size=None, or use ig.elbo."
         )
     for i, layer in enumerate(model.layers):
-        if not isinstance(layer, BayesianDense | Deterministic | LatentVariable):
+        if not _in_weight_space(layer):
             raise TypeError(
                 f"layers[{i}] is a {type(layer).__name__}; importance weighting over θ is for weight-space models "
-                "(BayesianDense, Deterministic, LatentVariable). Use ig.elbo(..., importance=...)."
+                "(BayesianDense, Deterministic, LatentVariable, Skip of these). Use ig.elbo(..., importance=...)."
             )
 
     seen = jnp.any(labels(data)[1], axis=1, keepdims=True)  # as in `elbo`
 
+    def sample(layer, x, key):
+        """The layer with one θ for all data, and log p/q of what was sampled."""
+        if isinstance(layer, BayesianDense):
+            W, log_ratio = layer.sample_weights(key)
+            return with_one(x) @ W, log_ratio
+        if isinstance(layer, LatentVariable):
+            s = layer.sample(x, key, data, 1)
+            return append(x, s.h), jnp.sum(jnp.where(seen, s.log_ratio, 0.0))
+        if isinstance(layer, Skip):
+            y, total = x, jnp.zeros((), x.dtype)
+            for inner, k in zip(layer.layers, jax.random.split(key, len(layer.layers)), strict=True):
+                y, log_ratio = sample(inner, y, k)
+                total = total + log_ratio
+            return append(x, y), total
+        return layer.propagate(x, key, data, 1)[0], jnp.zeros((), x.dtype)
+
     def log_weight(key):
         x, total = enter(model, data), jnp.zeros((), dtype_of(model))
         for layer, k in zip(model.layers, model.keys(key), strict=True):
-            if isinstance(layer, BayesianDense):
-                W, log_ratio = layer.sample_weights(k)
-                x, total = with_one(x) @ W, total + log_ratio
-            elif isinstance(layer, LatentVariable):
-                s = layer.sample(x, k, data, 1)
-                x, total = append(x, s.h), total + jnp.sum(jnp.where(seen, s.log_ratio, 0.0))
-            else:
-                x, _ = layer.propagate(x, k, data, 1)
+            x, log_ratio = sample(layer, x, k)
+            total = total + log_ratio
         return jnp.sum(log_likelihood(model, data, x)) + beta * total
 
     log_weights = jax.vmap(log_weight)(jax.random.split(key, samples * importance))
     return jnp.mean(_log_mean_exp(log_weights.reshape(samples, importance)))
+
+
+def _in_weight_space(layer: Any) -> bool:
+    if isinstance(layer, Skip):
+        return all(map(_in_weight_space, layer.layers))
+    return isinstance(layer, BayesianDense | Deterministic | LatentVariable)
+
+
+def _check_beta(beta: Any) -> None:
+    if isinstance(beta, numbers.Real) and not beta >= 0:
+        raise ValueError(f"beta must be 0 or more, got {beta}.")
 
 
 def _log_weights(
@@ -250,6 +272,10 @@ def _encoded(model: Model) -> dict[int, LatentVariable]:
     return {i: v for i, v in layers if isinstance(v, LatentVariable) and v.encoder is not None}
 
 
+def _is_encoder(part: Any) -> bool:
+    return isinstance(part, AbstractEncoder)
+
+
 def _stopped(tree: Any) -> Any:
     return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, tree)
 
@@ -257,11 +283,12 @@ def _stopped(tree: Any) -> Any:
 def _couples_replicates(model: Model, integrate: bool) -> bool:
     """Whether a weight depends on the latent variables of other replicates."""
     sampled = model.layers[:-1] if integrate else model.layers
-    return any(isinstance(layer, SparseGP) for layer in sampled[min(_encoded(model)) :])
+    return bool(sparse_gps(sampled[min(_encoded(model)) :]))
 
 
 def _check_doubly(model: Model) -> None:
-    if any(isinstance(layer, Skip) for layer in model.layers):
+    skips = [layer for layer in model.layers if isinstance(layer, Skip)]
+    if any(map(_is_encoder, jax.tree.leaves(skips, is_leaf=_is_encoder))):
         raise TypeError("doubly_reparameterised does not look into Skip layers; put the latent variables outside them.")
     if not _encoded(model):
         raise TypeError("doubly_reparameterised is for models with a LatentVariable that has an encoder; here is none.")

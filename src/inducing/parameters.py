@@ -104,6 +104,19 @@ def at_least_one(name: str, value: Any) -> int:
     return int(value)
 
 
+def as_key(key: Any) -> Array:
+    """A JAX key: the one given, or key 0 for None; a plain number gets an error with the cure.
+
+    >>> as_key(3)
+    Traceback (most recent call last):
+        ...
+    TypeError: key must be a JAX key, got the number 3; pass key=jax.random.key(3).
+    """
+    if isinstance(key, numbers.Integral):
+        raise TypeError(f"key must be a JAX key, got the number {key}; pass key=jax.random.key({key}).")
+    return jax.random.key(0) if key is None else key
+
+
 def as_float_array(value: Any) -> Any:
     """A fresh floating-point JAX array of `value`; float arrays keep their dtype, all else takes JAX's default.
 

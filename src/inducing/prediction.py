@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from .checks import check_counts
 from .data import Data, as_inputs
-from .layers.base import AbstractLayer
+from .layers.base import AbstractLayer, draw_stack
 from .layers.bayesian_dense import BayesianDense
 from .layers.sparse_gp import Cache, SparseGP, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
@@ -28,7 +28,7 @@ from .likelihoods.predictive import (
     sampling_root,
 )
 from .likelihoods.supports import fill_missing
-from .parameters import dtype_of
+from .parameters import as_key, dtype_of
 from .runtime import jit, limited_threads
 
 if TYPE_CHECKING:
@@ -169,8 +169,7 @@ class JointPredictive(eqx.Module):
             noise = self.likelihood.noise(y.shape, self.index)
             logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
         else:
-            key = jax.random.key(0) if key is None else key
-            f = _sample_joint(self.latent_mean, self.latent_cov, key, (samples,))
+            f = _sample_joint(self.latent_mean, self.latent_cov, as_key(key), (samples,))
 
             def one(f):
                 each = self.likelihood.log_prob(f, y, index=self.index)
@@ -280,6 +279,8 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     of the kernel, plus the update that makes its inducing variables a sample of q(u). The mean over draws is that of
     q(f) exactly; the covariance too, in expectation over the random features. A kernel without random features
     (one given by its values alone) raises a TypeError; sample at fixed inputs by `posterior(X, full_cov=True)`.
+    A latent variable has one value for all inputs (for an encoder of x, one noise), while in
+    `posterior(X, full_cov=True)` every input has its own.
 
     >>> import jax
     >>> import inducing as ig
@@ -288,31 +289,20 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     >>> bool(abs(f([0.2, 0.7])[1, 0] - f([0.7])[0, 0]) < 1e-12)
     True
     """
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}; 1024 is a good number.")
-    dtype = dtype_of(model)
+    check_counts(num_features=num_features)
+    key = as_key(key)
 
-    @functools.cache
-    def functions(dim: int) -> tuple[Callable, ...]:
-        out = []
-        for layer, k in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
-            f = layer.draw(k, num_features, dim)
-            dim = jax.eval_shape(f, jax.ShapeDtypeStruct((1, dim), dtype)).shape[1]
-            out.append(f)
-        return tuple(out)
-
-    def one_block(x: Array) -> Array:
-        for f in functions(x.shape[1]):
-            x = f(x)
-        return x
+    def drawn(dim: int) -> Callable:
+        return draw_stack(model.layers, key, num_features, dim)
 
     dim = _input_dim(model)
-    if dim is not None:
-        functions(dim)  # so that a kernel that cannot be drawn is refused here
+    kept = {} if dim is None else {dim: drawn(dim)}  # a kernel that cannot be drawn is refused here
 
     def f(X: Any) -> Float[Array, "N P"]:
         X, _ = _checked(model, X, None)
-        functions(X.shape[1])
+        one_block = kept.get(X.shape[1]) or drawn(X.shape[1])
+        if not _staged():
+            kept[X.shape[1]] = one_block
         if len(X) <= ROWS:
             return one_block(X)
         blocks, rows = _blocks(len(X), ROWS), len(X)
@@ -368,11 +358,16 @@ def _input_dim(model: "Model") -> int | None:
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
     check_counts(samples=samples)
-    return (jax.random.key(0) if key is None else key), (samples if model.is_stochastic else 1)
+    return as_key(key), (samples if model.is_stochastic else 1)
 
 
 def _traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def _staged() -> bool:
+    """Whether operations are recorded, as under jit, and not carried out: then what they give may not be kept."""
+    return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
 def _blocks(rows: int, size: int) -> int:

@@ -45,7 +45,8 @@ def deep_gp(
     likelihood needs.
 
     `kernel` makes a kernel from its number of inputs; by default a squared exponential with one lengthscale for each,
-    from the spread of the inputs. `latent` is put first, and appends its latent variable to X.
+    from the spread of the inputs. `latent` is put first, and appends its latent variable to X; without inputs, for a
+    deep GP-LVM, X is `np.zeros((N, 0))`.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig

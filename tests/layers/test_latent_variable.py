@@ -143,7 +143,7 @@ def test_a_draw_is_one_function():
     np.testing.assert_array_equal(f(X)[1:], f(X[1:]))
 
 
-def test_a_draw_of_an_encoder_follows_the_layers_input_or_is_refused():
+def test_a_draw_of_an_encoder_follows_the_inputs_that_it_sees():
     def network(v):
         return jnp.array([10.0 * v[0], 0.0])
 
@@ -154,8 +154,13 @@ def test_a_draw_of_an_encoder_follows_the_layers_input_or_is_refused():
         1, ig.layers.Amortised(network), mean=[5.0], scale=[1e-9]
     )  # so it is p(h) that is drawn
     np.testing.assert_allclose(labelled.draw(KEY, 10, 1)(jnp.array([[7.0]])), [[7.0, 5.0]], rtol=1e-6)
-    with pytest.raises(TypeError, match=r'let it see \("input",\)'):
-        ig.LatentVariable(1, ig.layers.Amortised(network, sees=("x",))).draw(KEY, 10, 1)
+    # in an inner layer, here also of a Skip, "x" is the input of the model and not that of the layer
+    of_x = ig.LatentVariable(1, ig.layers.Amortised(lambda v: jnp.array([10.0 * v[0], -40.0]), sees=("x",)))
+    double, read = ig.Deterministic(lambda x: jnp.tile(2.0 * x, 3)), ig.Deterministic(lambda v: v[-1:])
+    x = jnp.array([[0.5], [1.0], [3.0]])
+    for layers in ([of_x, read], [double, of_x, read], [double, ig.Skip(of_x), read]):
+        f = ig.Model(layers, ig.likelihoods.Gaussian(0.1)).draw(KEY)
+        np.testing.assert_allclose(f(x), 10.0 * x, rtol=1e-12)
 
 
 def test_networks_that_do_not_fit_are_refused_with_their_widths():
@@ -180,10 +185,10 @@ def test_networks_that_do_not_fit_are_refused_with_their_widths():
         ig.elbo(model(jnp.sum, ("x", "y", "mask")), DATA, key=KEY)
 
 
-def test_bad_input_is_refused():
+def test_bad_input_is_refused(unchecked):
     with pytest.raises(ValueError, match="the encoder's Gaussians have 2 dimensions but the latent variable has 3"):
         ig.LatentVariable(3, per_datum(False))
-    with pytest.raises(ValueError, match="dim must be a positive number of dimensions, got 0"):
+    with pytest.raises(ValueError, match="dim must be an integer of at least 1, got 0"):
         ig.LatentVariable(0)
     with pytest.raises(ValueError, match="the encoder's network gives 3 numbers"):
         ig.layers.Amortised(lambda v: v, sees=("x", "y"))(DATA.x[:, None], DATA, 2)
@@ -201,3 +206,12 @@ def test_bad_input_is_refused():
         ig.LatentVariable(2, scale=[1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"PerDatum\.scale must be positive"):
         ig.layers.PerDatum(jnp.zeros((2, 1)), scale=-1.0)
+    with pytest.raises(ValueError, match=r"scale has shape \[5\]; for a mean \[5, 2\] .*one for each datum: \[5, 1\]"):
+        ig.layers.PerDatum(jnp.zeros((5, 2)), scale=np.ones(5))
+    np.testing.assert_array_equal(ig.layers.PerDatum(jnp.zeros((2, 3)), scale=[[1], [2]]).scale[:, 2], [1.0, 2.0])
+    with pytest.raises(ValueError, match="dim must be an integer of at least 1, got 0"):
+        ig.layers.Amortised.mlp(KEY, 0, y=1)
+    with pytest.raises(ValueError, match="y must be an integer of at least 1, got -1"):
+        ig.layers.Amortised.mlp(KEY, 1, x=2, y=-1)
+    with pytest.raises(ValueError, match=r"hidden must be \(width, depth\), got 20"):
+        ig.layers.Amortised.mlp(KEY, 1, y=1, hidden=20)

@@ -190,9 +190,15 @@ def test_skip_concatenates():
     np.testing.assert_allclose(ig.layers.Skip(inner).kl(), inner.kl())
 
 
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="num_inputs must be a positive integer, got 0"):
+def test_bad_input_is_refused(unchecked):
+    with pytest.raises(ValueError, match="num_inputs must be an integer of at least 1, got 0"):
         ig.BayesianDense(0, 1)
+    assert ig.BayesianDense(np.int64(2), np.int32(1)).mean.shape == (3, 1)
+    with pytest.raises(TypeError, match=r"key must be a JAX key, got the number 3; pass key=jax.random.key\(3\)"):
+        ig.BayesianDense(2, 1, key=3)
+    pair = ig.Model([ig.Deterministic(lambda v: (v, v)), layer(False)], ig.likelihoods.Gaussian())
+    with pytest.raises(ValueError, match=r"layers\[0\], a Deterministic: .* a number or a vector, it gives a tuple"):
+        pair.predict(np.zeros((1, D)))
     with pytest.raises(ValueError, match=r"root has shape \[2, 2\]; 6 weights need \[6, 6\]"):
         ig.BayesianDense(2, 2, root=np.eye(2))
     with pytest.raises(ValueError, match=r"mean has shape \[4\]; pass one number or \[3, 2\]"):

@@ -98,6 +98,7 @@ def test_the_cost_of_a_collapsed_bound_counts_sites_and_pairs_of_coupled_latents
         ({"method": "collapsed", "freeze": lambda m: m.layers[0].mean}, "freeze"),
         ({"method": "lbfgs", "batch_size": 5}, "batch_size"),
         ({"method": "lbfgs", "objective": lambda m, d, key: ig.elbo(m, d)}, "this one samples"),
+        ({"method": "lbfgs", "objective": partial(ig.elbo, integrate=False)}, "this one samples"),
         ({"freeze": lambda m: jnp.zeros(3)}, "freeze must return parts of the model"),
         ({"held_out": (np.zeros((3, 2)), np.zeros(3))}, "held_out: X has 2 columns"),
     ],

@@ -281,3 +281,14 @@ def test_scales_of_a_column_without_labels_are_refused():
     y = np.array([[0.0, np.nan], [1.0, np.nan]])
     with pytest.raises(ValueError, match="every label in column 1 of y is missing"):
         init.scales(ig.Model(gp, ig.likelihoods.Gaussian()), ([0.0, 1.0], y))
+
+
+@pytest.mark.parametrize("coordinates", ["w", "u"])
+def test_scales_of_a_first_layer_inside_a_skip(coordinates):
+    """Half a standard deviation for one input; q(u) follows its prior."""
+    x = 1e4 * np.array([1.0, 2.0, 3.0, 6.0])
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(x[:2, None]), coordinates=coordinates)
+    model = ig.Model([ig.Skip(gp), ig.Deterministic(lambda v: v[1:])], ig.likelihoods.Gaussian(0.1))
+    inner = ig.initialise.scales(model, (x, np.ones(4))).layers[0].layers[0]
+    np.testing.assert_allclose(inner.prior.kernel.lengthscale, 0.5 * x.std(), rtol=1e-12)
+    np.testing.assert_allclose(inner.kl(), 0.0, atol=1e-6)

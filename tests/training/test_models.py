@@ -59,6 +59,35 @@ def test_a_deep_gp_with_an_idle_layer_reaches_the_optimum_of_the_shallow_one(met
     assert estimate(model, (X, y))[0] < best - 10
 
 
+def skipped(coordinates="w", unit=1.0):
+    """x beside f(x), of which f(x) is read; x in any unit."""
+    rng = np.random.default_rng(0)
+    prior = ig.GP(ig.kernels.SquaredExponential(unit, 0.9))
+    Z = ig.features.InducingPoints(unit * np.array([[0.5], [2.0], [3.0]]))
+    gp = ig.SparseGP(prior, Z, 0.3 * rng.normal(size=(1, 3)), 0.5 * np.eye(3), jitter=1e-12)
+    read = ig.Deterministic(lambda v: v[1:])
+    return ig.Model([ig.Skip(gp.with_coordinates(coordinates)), read], ig.likelihoods.Gaussian(0.3))
+
+
+def test_natural_gradients_reach_what_a_skip_holds():
+    """They are the same steps in all coordinates, as gradient steps are not."""
+    held = {"freeze": lambda m: (m.layers[0].layers[0].prior, m.layers[0].layers[0].features, m.likelihood)}
+    u, w = (quiet(skipped(c), (X, y), method="natgrad-all", gamma=1.0, steps=1, initialise=False, **held) for c in "uw")
+    u, w = (r.model.layers[0].layers[0].with_coordinates("w") for r in (u, w))
+    assert np.abs(w.mean - skipped().layers[0].layers[0].mean).max() > 0.02  # further than Adam
+    np.testing.assert_allclose(u.mean, w.mean, rtol=1e-6)
+    np.testing.assert_allclose(u.root, w.root, rtol=1e-6, atol=1e-9)
+
+
+def test_inducing_points_that_a_skip_holds_move_in_units_of_the_data():
+    one, thousand = (
+        quiet(skipped(unit=c), (c * X, y), method="adam", steps=2, initialise=False).model.layers[0].layers[0]
+        for c in (1.0, 1000.0)
+    )
+    assert np.abs(one.features.Z - skipped().layers[0].layers[0].features.Z).min() > 1e-3
+    np.testing.assert_allclose(thousand.features.Z, 1000.0 * one.features.Z, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_deep_gp_by_adam():
     step = (X[:, 0] > 2.0).astype(float)

@@ -119,5 +119,8 @@ def test_length_is_halved_until_the_covariance_is_positive():
 
 def test_only_sparse_gp_layers_take_natural_gradients():
     model = regression()
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="layer=3 is none of the 1 layers"):
         ig.natural_gradient_step(model, (X, y), layer=3)
+    deep = ig.Model([ig.Deterministic(jnp.sin), *model.layers], model.likelihood)
+    with pytest.raises(TypeError, match=r"layers\[0\] is a Deterministic; natural gradients are for SparseGP layers"):
+        ig.natural_gradient_step(deep, (X, y), layer=0)

@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -89,10 +89,11 @@ class AbstractLayer(Module):
         """KL(q ‖ p) of the layer's random function (0 for a latent variable, whose KL is in the log-weight)."""
 
     @abc.abstractmethod
-    def draw(self, key: Array, num: int, dim: int) -> Callable[[Float[Array, "n D"]], Float[Array, "n P"]]:
-        """One function of the layer's posterior, the same wherever it is evaluated, for inputs of dimension `dim`.
+    def draw(self, key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
+        """One function f(X) of the layer's posterior, the same wherever it is evaluated, for inputs X [n, dim].
 
-        `num` is the number of random features where the function has infinitely many.
+        `num` is the number of random features where the function has infinitely many. f(X, x) also gives the inputs x
+        of the model that belong to X, for encoders that see them; without them, X is taken for x.
         """
 
     @abc.abstractmethod
@@ -106,6 +107,30 @@ def refuse_terminal(layer: AbstractLayer) -> NoReturn:
         f"{type(layer).__name__} cannot be the last layer of a model: its output is no Gaussian function of its input. "
         "End the stack with a SparseGP, BayesianDense or Deterministic layer."
     )
+
+
+def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
+    """One function f(X), or f(X, x) as in `AbstractLayer.draw`, of layers one after the other.
+
+    >>> import inducing as ig
+    >>> f = draw_stack([ig.LatentVariable(2), ig.BayesianDense(3, 1)], jax.random.key(0), 1, dim=1)
+    >>> f(jnp.zeros((4, 1))).shape
+    (4, 1)
+    """
+    functions, width = [], dim
+    for layer, k in zip(layers, jax.random.split(key, len(layers)), strict=True):
+        functions.append(layer.draw(k, num, width))
+        following = layer.width(width)
+        assert following is not None  # since that of the inputs is known
+        width = following
+
+    def f(X: Float[Array, "n D"], x: Array | None = None) -> Float[Array, "n P"]:
+        Y = X
+        for function in functions:
+            Y = function(Y, X if x is None else x)
+        return Y
+
+    return f
 
 
 def sum_of_kl(stack: Any) -> Float[Array, ""]:

@@ -6,7 +6,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..parameters import POSITIVE, REAL, as_float_array, fixed, lower_triangular, positive, real
+from ..parameters import (
+    POSITIVE,
+    REAL,
+    as_float_array,
+    as_key,
+    at_least_one,
+    fixed,
+    lower_triangular,
+    positive,
+    real,
+)
 from .base import AbstractLayer, standard_normal
 
 
@@ -58,13 +68,10 @@ class BayesianDense(AbstractLayer):
         prior_mean: Any = 0.0,
         prior_scale: Any = None,
     ):
-        for name, value in (("num_inputs", num_inputs), ("num_outputs", num_outputs)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}.")
-        shape = (num_inputs + 1, num_outputs)
+        shape = (at_least_one("num_inputs", num_inputs) + 1, at_least_one("num_outputs", num_outputs))
         size = shape[0] * shape[1]
         if mean is None:
-            mean = jnp.zeros(shape) if key is None else _random_mean(key, shape)
+            mean = jnp.zeros(shape) if key is None else _random_mean(as_key(key), shape)
         self.mean = _broadcast("mean", mean, shape)
         dtype = self.mean.dtype
         if prior_scale is None:
@@ -147,7 +154,7 @@ class BayesianDense(AbstractLayer):
 
     def draw(self, key, num, dim):
         W, _ = self.sample_weights(key)
-        return lambda X: with_one(X) @ W
+        return lambda X, x=None: with_one(X) @ W
 
     def width(self, inputs):
         D = self.mean.shape[0] - 1

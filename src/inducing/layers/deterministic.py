@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..parameters import dtype_of
-from .base import AbstractLayer, refuse_terminal, sum_of_kl
+from .base import AbstractLayer, draw_stack, refuse_terminal, sum_of_kl
 
 
 class Deterministic(AbstractLayer):
@@ -64,7 +64,7 @@ class Deterministic(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        return lambda X: self._apply(X[:, None])[:, 0]
+        return lambda X, x=None: self._apply(X[:, None])[:, 0]
 
     def width(self, inputs):
         if inputs is None:
@@ -73,8 +73,9 @@ class Deterministic(AbstractLayer):
             out = jax.eval_shape(self.function, jax.ShapeDtypeStruct((inputs,), dtype_of(self)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"its function fails for a point of {inputs} entries ({first_line(error)})") from error
-        if len(out.shape) > 1:
-            raise ValueError(f"its function must give a number or a vector, it gives shape {list(out.shape)}")
+        if not isinstance(out, jax.ShapeDtypeStruct) or len(out.shape) > 1:
+            given = f"shape {list(out.shape)}" if isinstance(out, jax.ShapeDtypeStruct) else f"a {type(out).__name__}"
+            raise ValueError(f"its function must give a number or a vector, it gives {given}")
         return out.shape[0] if out.shape else 1
 
 
@@ -127,24 +128,24 @@ class Skip(AbstractLayer):
         return sum_of_kl(self)
 
     def draw(self, key, num, dim):
-        functions: list[Any] = []
-        for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
-            functions.append(layer.draw(k, num, dim))
-            dim = jax.eval_shape(functions[-1], jax.ShapeDtypeStruct((1, dim), dtype_of(self))).shape[1]
-
-        def f(X: Array) -> Array:
-            Y = X
-            for function in functions:
-                Y = function(Y)
-            return jnp.concatenate([X, Y], axis=-1)
-
-        return f
+        f = draw_stack(self.layers, key, num, dim)
+        return lambda X, x=None: jnp.concatenate([X, f(X, x)], axis=-1)
 
     def width(self, inputs):
         width = inputs
         for layer in self.layers:
             width = layer.width(width)
         return None if inputs is None or width is None else inputs + width
+
+
+def first_layer(stack: Any) -> AbstractLayer:
+    """The layer of a stack that sees its input: the first one, or that of a `Skip`.
+
+    >>> first_layer(Skip(Skip(Deterministic(jnp.tanh)))).width(3)
+    3
+    """
+    first = stack.layers[0]
+    return first_layer(first) if isinstance(first, Skip) else first
 
 
 def first_line(error: Exception) -> str:

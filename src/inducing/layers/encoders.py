@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import Data
-from ..parameters import Module, as_float_array, positive, real
+from ..parameters import Module, as_float_array, as_key, at_least_one, positive, real
 from .deterministic import first_line
 
 
@@ -64,8 +64,14 @@ class PerDatum(AbstractEncoder):
         mean = as_float_array(mean)
         if mean.ndim != 2:
             raise ValueError(f"mean must be [N, d], one row for each datum, got shape {list(mean.shape)}.")
+        scale = jnp.asarray(scale, mean.dtype)
+        if scale.ndim > 2 or any(a not in (1, b) for a, b in zip(scale.shape[::-1], mean.shape[::-1], strict=False)):
+            raise ValueError(
+                f"scale has shape {list(scale.shape)}; for a mean {list(mean.shape)} pass one number, one for each of "
+                f"the {mean.shape[1]} dimensions, or {list(mean.shape)} (one for each datum: [{mean.shape[0]}, 1])."
+            )
         self.mean = mean
-        self.scale = jnp.broadcast_to(jnp.asarray(scale, mean.dtype), mean.shape)
+        self.scale = jnp.broadcast_to(scale, mean.shape)
         self.lower = jnp.zeros((mean.shape[0], _num_lower(mean.shape[1])), mean.dtype) if full else None
 
     @property
@@ -137,11 +143,15 @@ class Amortised(AbstractEncoder):
         >>> ig.layers.Amortised.mlp(jax.random.key(0), dim=2, y=12).sees
         ('y', 'mask')
         """
-        if x + y == 0:
+        if x == 0 and y == 0:
             raise ValueError("say how many columns the encoder sees: x=…, y=…, or both.")
+        for name, count in (("dim", dim), ("x", x or 1), ("y", y or 1)):
+            at_least_one(name, count)
+        if not isinstance(hidden, tuple | list) or len(hidden) != 2:
+            raise ValueError(f"hidden must be (width, depth), got {hidden!r}; (20, 2) is two layers of 20 units.")
         out = dim + dim + (_num_lower(dim) if full else 0)
         sees = (("x",) if x else ()) + (("y", "mask") if y else ())
-        return Amortised(eqx.nn.MLP(x + 2 * y, out, hidden[0], hidden[1], activation, key=key), sees)
+        return Amortised(eqx.nn.MLP(x + 2 * y, out, hidden[0], hidden[1], activation, key=as_key(key)), sees)
 
     @property
     def sees(self) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Latent variables h_n of single data (sections 3.3, 4.2 and 4.5)."""
 
-import numbers
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import Data
-from ..parameters import as_float_array, dtype_of, positive, real
+from ..parameters import as_float_array, at_least_one, dtype_of, positive, real
 from .base import AbstractLayer, refuse_terminal, standard_normal
 from .encoders import AbstractEncoder
 
@@ -57,9 +56,7 @@ class LatentVariable(AbstractLayer):
         return False
 
     def __init__(self, dim: int, encoder: Any = None, mean: Any = None, scale: Any = None):
-        if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
-            raise ValueError(f"dim must be a positive number of dimensions, got {dim!r}.")
-        dim = int(dim)
+        dim = at_least_one("dim", dim)
         if encoder is not None and not isinstance(encoder, AbstractEncoder):
             raise TypeError(
                 f"encoder must be ig.layers.PerDatum(...), ig.layers.Amortised(...) or None, "
@@ -154,15 +151,13 @@ class LatentVariable(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        """One h for all inputs (for an encoder of the layer's input, one noise vector): a function of the input."""
-        if self.encoder is not None and self._predicts() and "x" in self.encoder.sees:
-            raise TypeError(
-                'a layer is drawn as a function of its own input, which need not be the "x" that its encoder sees; let '
-                'it see ("input",), the same in the first layer, or sample by model.posterior(X, full_cov=True).'
-            )
+        """One h for all inputs (for an encoder of inputs, one noise vector): a function of the input."""
 
-        def f(X: Array) -> Array:
-            return jax.vmap(lambda x: self.propagate(x[None, None], key, Data(x[None]), 1)[0][0, 0])(X)
+        def f(X: Array, x: Array | None = None) -> Array:
+            def one(row, own):
+                return self.propagate(row[None, None], key, Data(own[None]), 1)[0][0, 0]
+
+            return jax.vmap(one)(X, X if x is None else x)
 
         return f
 

@@ -365,7 +365,7 @@ class SparseGP(AbstractLayer):
         whitened_own = batched("root_solve", qu.repeat(Kuu, L), own[..., None])[..., 0]
         weights = batched("root_solve_transpose", qu.repeat(Kuu, L), (w - whitened_own)[..., None])[..., 0]
 
-        def f(X: Float[Array, "n D"]) -> Float[Array, "n P"]:
+        def f(X: Float[Array, "n D"], x: Array | None = None) -> Float[Array, "n P"]:
             Kuf = self.prior.Kuf(self.features, X)
             update = jnp.einsum("lm,lmnj->nlj", weights, jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])))
             return self.prior.mean(X) + mix_mean(self.prior, sites(X) + update)
@@ -380,6 +380,18 @@ class SparseGP(AbstractLayer):
             except (TypeError, ValueError) as error:
                 raise ValueError(f"its prior or features do not take {inputs} inputs ({error})") from error
         return self.prior.num_outputs
+
+
+def sparse_gps(tree: Any) -> list[SparseGP]:
+    """The sparse GPs of a model, or of a tree of its structure, in their order; also those inside a `Skip`.
+
+    >>> import inducing as ig
+    >>> gp = SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    >>> len(sparse_gps([ig.Skip(gp), ig.LatentVariable(1), gp]))
+    2
+    """
+    parts = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, SparseGP))
+    return [part for part in parts if isinstance(part, SparseGP)]
 
 
 def _checked_features(features: Any, prior: AbstractPrior) -> Any:

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 from ..collapsed import collapsed_elbo, log_evidence
 from ..data import Data
 from ..layers import qu
-from ..layers.sparse_gp import SparseGP
+from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..likelihoods.gaussian import Gaussian
 from ..objectives import elbo
 from ..parameters import Partition
 from ..priors.base import weights
-from .problem import Objective, Problem, base
+from .problem import Objective, Problem, base, bound
 
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
@@ -20,7 +20,10 @@ STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, 
 
 
 class Plan(NamedTuple):
-    """A method with all that it needs. `natural` are the layers whose q(u) takes natural-gradient steps.
+    """A method with all that it needs.
+
+    `natural` are the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
+    steps.
 
     `optimal_q` says that the objective does not look at q(u), which is set to its optimum at the end; `noisy` that
     the objective comes from minibatches or samples; `why` is for the message.
@@ -29,7 +32,7 @@ class Plan(NamedTuple):
     method: str
     why: str
     objective: Objective
-    natural: tuple[int, ...]
+    natural: tuple[tuple[int, int], ...]
     batch_size: int | None
     gamma: float
     optimal_q: bool
@@ -65,8 +68,9 @@ def make_plan(
     if "optimiser" in asked and "learning_rate" in asked:
         raise ValueError("learning_rate is that of the default Adam; put it into optimiser, or leave one of them out.")
     asked = ("batch_size", *asked) if minibatches else asked
-    q = _trained_q(model, parts)
-    samples = target.takes_key and (model.is_stochastic or base(objective) is not elbo)
+    q = _trained_q(parts)
+    integrates = base(objective) is elbo and bound(objective).get("integrate", True)  # without noise in one layer
+    samples = target.takes_key and (model.is_stochastic or not integrates)
     why = "as asked"
     if method == "auto":
         method, why = _choose(model, data, target, q, samples, bool(asked))
@@ -81,10 +85,10 @@ def make_plan(
     optimal_q = target.fn in (collapsed_elbo, log_evidence)
     if method == "lbfgs" and samples:
         raise ValueError("method='lbfgs' needs an objective without noise, and this one samples; use 'adam'.")
-    natural: tuple[int, ...] = ()
+    natural: tuple[tuple[int, int], ...] = ()
     if method.startswith("natgrad"):
         natural = q if method == "natgrad-all" else q[-1:]
-        if not natural or optimal_q or any(qu.is_kronecker(model.layers[i].root) for i in natural):
+        if not natural or optimal_q or any(isinstance(root, tuple) for _, root in natural):
             raise ValueError(
                 f"method={method!r} needs a SparseGP layer whose mean and root (of no Kronecker form) the objective "
                 "trains; use 'adam'."
@@ -102,14 +106,11 @@ def make_plan(
     return Plan(method, why, target, natural, size, float(gamma), optimal_q, samples or minibatches)
 
 
-def _trained_q(model: Any, parts: Partition) -> tuple[int, ...]:
-    """The layers whose q(u) trains, mean and root."""
-    where = Problem(parts, [None] * len(parts.free)).positions()
-    return tuple(
-        i
-        for i, layer in enumerate(model.layers)
-        if isinstance(layer, SparseGP) and where.layers[i].mean is not None and where.layers[i].root is not None
-    )
+def _trained_q(parts: Partition) -> tuple[tuple[int, int], ...]:
+    """The positions of the mean and root (a tuple for a Kronecker one) of each q(u) that trains, tied ones once."""
+    where = sparse_gps(Problem(parts, [None] * len(parts.free)).positions())
+    pairs: list[Any] = [(gp.mean, gp.root) for gp in where if gp.mean is not None and gp.root is not None]
+    return tuple(dict.fromkeys(pairs))
 
 
 def _is_conjugate(model: Any) -> bool:
@@ -130,7 +131,7 @@ def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, 
         cost = len(data) * J * M**2 * (L if weights(layer.prior) is None else L**2)
         if cost <= AFFORDABLE:
             return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
-    if q and target.fn not in (collapsed_elbo, log_evidence) and not qu.is_kronecker(model.layers[q[-1]].root):
+    if q and target.fn not in (collapsed_elbo, log_evidence) and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
     return "adam", "gradient steps for all parameters"
 

@@ -20,11 +20,11 @@ from ..layers.bayesian_dense import BayesianDense
 from ..layers.deterministic import Skip
 from ..layers.encoders import PerDatum
 from ..layers.latent_variable import LatentVariable
-from ..layers.sparse_gp import SparseGP
+from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
-from ..parameters import POSITIVE, Partition, check, dtype_of, partition
+from ..parameters import POSITIVE, Partition, as_key, check, dtype_of, partition
 from ..runtime import jit, limited_threads
 from .choice import Plan, make_plan
 from .lbfgs import Whole, maximise
@@ -109,7 +109,7 @@ def fit(
     """Train `model` on `data`, (X, y) or `ig.Data`, by raising `objective`; the model that is passed stays as it is.
 
     **Method.** `"adam"`: gradient steps for everything. `"natgrad"`: natural-gradient steps for q(u) of the last
-    SparseGP layer (`"natgrad-all"`: of all of them, but for those inside a Skip) and gradient steps for the rest.
+    SparseGP layer (`"natgrad-all"`: of all of them) and gradient steps for the rest.
     `"collapsed"`: L-BFGS on the collapsed bound, for one SparseGP layer with Gaussian noise; q(u) is set to its optimum
     at the end. `"lbfgs"`: L-BFGS on any objective without noise. `"auto"` takes the collapsed bound where it exists and
     is affordable, L-BFGS for objectives of all data at once (`ig.log_evidence`), else natural gradients, else Adam, and
@@ -140,9 +140,10 @@ def fit(
     are kept. `starts` > 1 also runs from randomly perturbed positive parameters and keeps the best.
 
     **Watching.** `held_out` data, or else the (smoothed) bound, decide which parameters were best; these are returned,
-    also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called now and
-    then with `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. A step that gives
-    NaN or infinity is skipped and counted. The same `key` gives the same result.
+    also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called with
+    `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. Both look every 10 to 100
+    steps, a hundredth of all (L-BFGS: after each), so that a smaller `patience` is that. A step that gives NaN or
+    infinity is skipped and counted. The same `key` gives the same result.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -168,7 +169,7 @@ def fit(
     _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, len(data))
     batch_size, starts = None if batch_size is None else int(batch_size), int(starts)
     held = None if held_out is None else _checked_held_out(model, held_out, data)
-    key = jax.random.key(0) if key is None else key
+    key = as_key(key)
 
     parts = partition(model, freeze)
     rescaled = False
@@ -220,9 +221,8 @@ def _run(
     if plan.method == "lbfgs":
         return _climb(Whole(problem, data, plan.objective), steps, key, watch, plan.method)
     where = problem.positions()
-    natural = tuple(dict.fromkeys((where.layers[i].mean, where.layers[i].root) for i in plan.natural))
     adam = _adam(RATE if rate is None else float(rate)) if optimiser is None else optimiser
-    loop = Loop(problem, data, plan.objective, adam, natural, plan.batch_size, _per_datum(where))
+    loop = Loop(problem, data, plan.objective, adam, plan.natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, parts, where, model, clamp, steps, plan.noisy and optimiser is None)
     return _walk(loop, pace, steps, key, watch, plan)
 
@@ -307,7 +307,7 @@ def _finish(problem: Problem, free: list[Array], data: Data | None) -> tuple[Any
     """The trained model, with its optimal q(u) if there are data to find it, and the largest relative jitter in it."""
     model = problem.model(free)
     model = model if data is None else collapse(model, data)
-    used = [jnp.max(layer.Kuu().relative_jitter) for layer in model.layers if isinstance(layer, SparseGP)]
+    used = [jnp.max(layer.Kuu().relative_jitter) for layer in sparse_gps(model)]
     return model, jnp.max(jnp.stack(used)) if used else jnp.zeros(())
 
 

@@ -93,6 +93,10 @@ def natural_gradient_step(
     >>> abs(float(ig.elbo(stepped, data) - ig.collapsed_elbo(model, data))) < 1e-9
     True
     """
+    if not -len(model.layers) <= layer < len(model.layers):
+        raise IndexError(
+            f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."
+        )
     gp = model.layers[layer]
     if not isinstance(gp, SparseGP):
         raise TypeError(f"layers[{layer}] is a {type(gp).__name__}; natural gradients are for SparseGP layers.")

@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..data import Data
-from ..layers.sparse_gp import SparseGP
+from ..layers.deterministic import first_layer
+from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..means import Constant
 from ..objectives import iw_elbo_global
 from ..parameters import Partition
@@ -32,10 +33,9 @@ class Objective(eqx.Module):
     def __init__(self, fn: Callable, log_prior: Callable | None = None):
         names = inspect.signature(fn).parameters
         anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values())
-        bound = fn.keywords if isinstance(fn, functools.partial) else {}
         self.fn, self.log_prior = fn, log_prior
-        self.takes_key = anything or ("key" in names and "key" not in bound)
-        scales = anything or ("num_data" in names and "num_data" not in bound)
+        self.takes_key = anything or ("key" in names and "key" not in bound(fn))
+        scales = anything or ("num_data" in names and "num_data" not in bound(fn))
         self.takes_num_data = scales and base(fn) is not iw_elbo_global
 
     def __call__(self, model: Any, data: Data, key: Array, num_data: int) -> Float[Array, ""]:
@@ -49,6 +49,11 @@ class Objective(eqx.Module):
 def base(fn: Callable) -> Callable:
     """The function behind a `functools.partial`."""
     return fn.func if isinstance(fn, functools.partial) else fn
+
+
+def bound(fn: Callable) -> dict[str, Any]:
+    """The options that a `functools.partial` holds."""
+    return fn.keywords if isinstance(fn, functools.partial) else {}
 
 
 class Problem(eqx.Module):
@@ -85,25 +90,22 @@ def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
     """A problem whose locations move in units of the data's spread, or of their own where no data lie beside them."""
     problem = Problem(partition, [None] * len(partition.free))
     units: list[tuple[Array, Array] | None] = [None] * len(partition.free)
-    position = problem.positions()
-    for i, layer in enumerate(model.layers):
-        if isinstance(layer, SparseGP):
-            x = data.x if i == 0 else None
-            where = position.layers[i]
-            features = (layer.features, where.features)
-            for leaf, j in zip(jax.tree.leaves(features[0]), _leaves(features[1]), strict=True):
-                if j is not None and partition.constraints[j].name == "real" and leaf.ndim == 2:
-                    units[j] = leaf, _column_spread(leaf, x)
-            if layer.coordinates != "w":
-                size = jnp.sqrt(jnp.mean(jax.vmap(lambda K: K.diagonal())(layer.Kuu())))
-                for j in (where.mean, where.root):
-                    if j is not None:
-                        units[j] = jnp.zeros((), size.dtype), size
-            for latent, part in _with_means(where.prior):
-                for j in jax.tree.leaves(part.mean_function):
-                    moves_up = isinstance(part.mean_function, Constant) or partition.free[j].size == 1
-                    if moves_up and partition.constraints[j].name == "real":
-                        units[j] = partition.free[j], _output_size(layer, x, latent)
+    places: Any = sparse_gps(problem.positions())
+    for layer, where in zip(sparse_gps(model), places, strict=True):
+        x = data.x if layer is first_layer(model) else None
+        for leaf, j in zip(jax.tree.leaves(layer.features), _leaves(where.features), strict=True):
+            if j is not None and partition.constraints[j].name == "real" and leaf.ndim == 2:
+                units[j] = leaf, _column_spread(leaf, x)
+        if layer.coordinates != "w":
+            size = jnp.sqrt(jnp.mean(jax.vmap(lambda K: K.diagonal())(layer.Kuu())))
+            for j in (where.mean, where.root):
+                if j is not None:
+                    units[j] = jnp.zeros((), size.dtype), size
+        for latent, part in _with_means(where.prior):
+            for j in jax.tree.leaves(part.mean_function):
+                moves_up = isinstance(part.mean_function, Constant) or partition.free[j].size == 1
+                if moves_up and partition.constraints[j].name == "real":
+                    units[j] = partition.free[j], _output_size(layer, x, latent)
     return Problem(partition, units)
 
 

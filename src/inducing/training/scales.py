@@ -19,7 +19,8 @@ from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
 from ..kernels.dot_product import Polynomial
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
-from ..layers.sparse_gp import SparseGP
+from ..layers.deterministic import first_layer
+from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..parameters import dtype_of
 from ..priors.as_input import OutputAsInput
 from ..priors.base import AbstractPrior, mix_variance
@@ -66,7 +67,7 @@ def automatic_scales(model: Any, data: Data, trained: Callable[[Array], bool]) -
 
     A model whose q(u) is not as it was made has been trained or set by hand: it stays as it is.
     """
-    if not all(_is_fresh(layer) for layer in model.layers if isinstance(layer, SparseGP)):
+    if not all(map(_is_fresh, sparse_gps(model))):
         return model, False
     default = _at_default(model)
     return _rescaled(model, data, lambda t: trained(t.leaf) and (t.far or default.get(id(t.leaf), False)))
@@ -103,13 +104,13 @@ def _replace(model: Any, values: dict[int, Any]) -> Any:
 
     made: dict[int, Any] = {}
     model = jtu.tree_map(lambda leaf: made.setdefault(id(leaf), one(leaf)) if eqx.is_array(leaf) else leaf, model)
-    layers = tuple(
-        SparseGP(layer.prior, layer.features, coordinates=layer.coordinates, jitter=layer.jitter)
-        if isinstance(layer, SparseGP) and layer.coordinates != "w"
-        else layer
-        for layer in model.layers
-    )
-    return eqx.tree_at(lambda m: m.layers, model, layers)
+
+    def at_prior(part):
+        if not isinstance(part, SparseGP) or part.coordinates == "w":
+            return part
+        return SparseGP(part.prior, part.features, coordinates=part.coordinates, jitter=part.jitter)
+
+    return jtu.tree_map(at_prior, model, is_leaf=lambda v: isinstance(v, SparseGP))
 
 
 def _at_default(tree: Any) -> dict[int, bool]:
@@ -134,7 +135,7 @@ def _at_default(tree: Any) -> dict[int, bool]:
 
 def _inputs(model: Any, data: Data) -> list[_Target]:
     """Lengthscales of the first layer."""
-    first = model.layers[0]
+    first = first_layer(model)
     if not isinstance(first, SparseGP) or data.x is None:
         return []
     x = _latent_inputs(first.prior, data.x)
