@@ -177,7 +177,12 @@ def _log_prob(p: Predictive, y: Array) -> Array:
 
 
 def _cdf(p: Predictive, y: Array) -> Array:
-    return jnp.mean(_each(p, lambda m, c: p.likelihood.predictive_cdf(m, c, y, index=p.index)), axis=0)
+    """0 and 1 beyond the ends of the support, where a likelihood need not know its cdf."""
+    ends = np.array([_ENDS[s.kind] for s in p.likelihood.supports])
+    lower, upper = jnp.asarray(ends[None, :, 0], y.dtype), jnp.asarray(ends[None, :, 1], y.dtype)
+    inside = jnp.where((y <= lower) | (y >= upper), jnp.asarray(p.likelihood.fill, y.dtype), y)
+    cdf = jnp.mean(_each(p, lambda m, c: p.likelihood.predictive_cdf(m, c, inside, index=p.index)), axis=0)
+    return jnp.where(y <= lower, 0.0, jnp.where(y >= upper, 1.0, cdf))
 
 
 def _probabilities(p: Predictive) -> Array:
@@ -299,6 +304,9 @@ def _search_count(cdf, q, mean, variance):
         return jnp.where(cdf(trial) < q, trial, position)
 
     return jax.lax.fori_loop(0, bits, step, jnp.full_like(mean, -1.0)) + 1
+
+
+_ENDS = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0), "count": (-np.inf, np.inf)}
 
 
 def _steps(mean: Array, double: int, single: int) -> int:
