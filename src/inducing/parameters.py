@@ -101,6 +101,18 @@ def at_least_one(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_key(key: Any) -> None:
+    """Raise a TypeError unless `key` is a JAX random key, or None.
+
+    >>> check_key(0)
+    Traceback (most recent call last):
+        ...
+    TypeError: key must be a random key such as jax.random.key(0), got 0.
+    """
+    if key is not None and not isinstance(key, jax.Array | np.ndarray):
+        raise TypeError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
+
+
 def as_float_array(value: Any) -> Any:
     """A fresh floating-point JAX array of `value`; float arrays keep their dtype, all else takes JAX's default.
 

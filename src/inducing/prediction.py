@@ -28,7 +28,7 @@ from .likelihoods.predictive import (
     sampling_root,
 )
 from .likelihoods.supports import fill_missing
-from .parameters import dtype_of
+from .parameters import check_key, dtype_of
 from .runtime import jit, limited_threads
 
 if TYPE_CHECKING:
@@ -288,6 +288,7 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     >>> bool(abs(f([0.2, 0.7])[1, 0] - f([0.7])[0, 0]) < 1e-12)
     True
     """
+    check_key(key)
     if num_features < 1:
         raise ValueError(f"num_features must be at least 1, got {num_features}; 1024 is a good number.")
     dtype = dtype_of(model)
@@ -368,6 +369,7 @@ def _input_dim(model: "Model") -> int | None:
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
     check_counts(samples=samples)
+    check_key(key)
     return (jax.random.key(0) if key is None else key), (samples if model.is_stochastic else 1)
 
 

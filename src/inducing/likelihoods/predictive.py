@@ -14,7 +14,9 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Key
 
 from inducing.covariance import Dense, default_jitter
+from inducing.data import as_labels
 from inducing.likelihoods.supports import fill_missing
+from inducing.parameters import check_key
 from inducing.quadrature import safe_sqrt
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class Predictive(eqx.Module):
 
     def quantile(self, q: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The smallest y with cdf(y) ≥ q, each output by itself, by bisection of the cdf."""
+        if np.ndim(q):
+            raise ValueError(f"q must be one number, got shape {np.shape(q)}; ask for one quantile at a time.")
         if not isinstance(q, jax.core.Tracer) and not 0 < q < 1:
             raise ValueError(f"q must lie strictly between 0 and 1, got {q}; 0.5 gives the median.")
         N = self.latent_mean.shape[-2]
@@ -94,6 +98,7 @@ class Predictive(eqx.Module):
         Correlated outputs need `predict(X, output_cov=True)`; for samples that are joint over inputs too there is
         `predict(X, full_cov=True)`.
         """
+        check_key(key)
         refuse_variances_alone(self.correlated, "predict")
         return _sample(self, key, as_shape(shape))
 
@@ -109,8 +114,7 @@ class Predictive(eqx.Module):
         return out[:, 0] if out.shape[1] == 1 else out
 
     def _labels(self, y: Any) -> Array:
-        y = jnp.asarray(y, self.latent_mean.dtype)
-        y = y[:, None] if y.ndim == 1 else y
+        y = as_labels(y, self.latent_mean.dtype)
         N, F = self.latent_mean.shape[-2:]
         if y.ndim != 2 or len(y) != N or self.likelihood.num_latents(y.shape[1]) != F:
             raise ValueError(

@@ -24,7 +24,7 @@ from ..layers.sparse_gp import SparseGP
 from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
-from ..parameters import POSITIVE, Partition, check, dtype_of, partition
+from ..parameters import POSITIVE, Partition, check, check_key, dtype_of, partition
 from ..runtime import jit, limited_threads
 from .choice import Plan, make_plan
 from .lbfgs import Whole, maximise
@@ -146,12 +146,18 @@ def fit(
         raise TypeError(f"model must be an ig.Model, got {type(model).__name__}.")
     if not callable(objective):
         raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
+    if freeze is not None and not callable(freeze):
+        raise TypeError(
+            "freeze must be a function of the model such as lambda m: m.layers[0].features, got "
+            f"{type(freeze).__name__}."
+        )
     if log_prior is not None and not callable(log_prior):
         raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
     if optimiser is not None and not callable(getattr(optimiser, "update", None)):
         raise TypeError(f"optimiser must be an Optax one such as optax.adam(0.01), got {optimiser!r}.")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable as callback(progress), got {type(callback).__name__}.")
+    check_key(key)
     data = as_data(data, dtype_of(model))
     check(model)
     check_model_and_data(model, data)

@@ -169,7 +169,7 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     leaf = kernel.lengthscale
     spread = x.std(axis=0)
     size = np.abs(x).max(axis=0)
-    constant = spread <= 1e-9 * size  # such a column matters to no kernel; any positive number will do
+    constant = spread <= 1e-13 * size  # such a column matters to no kernel; any positive number will do
     spread = np.where(constant, np.where(size > 0, size, 1.0), spread)
     if leaf.ndim == 0:
         spread = np.sqrt(np.mean((spread if constant.all() else spread[~constant]) ** 2))
