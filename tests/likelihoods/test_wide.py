@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit, gammaln, log_ndtr, logsumexp
+from scipy.special import expit, gammaln, log_ndtr, logsumexp, ndtr
 
 import inducing.likelihoods as L
 
@@ -155,3 +155,29 @@ def test_predictive_log_prob_of_narrow_likelihoods(name):
     spread, mean = (jnp.asarray(a)[:, None] for a in zip(*cases, strict=True))
     got = eqx.filter_jit(lik.predictive_log_prob)(mean, spread**2, jnp.full_like(mean, y))
     np.testing.assert_allclose(got[:, 0], truth, rtol=5e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("link, share", [("probit", ndtr), ("logit", expit)])
+def test_moments_of_shares(link, share):
+    """Binomial and Beta labels of a q(f) of standard deviation 100, whose mean is 30."""
+    p = share(30.0 + SD * Z)
+    first = WEIGHTS @ p
+    mean, variance = jnp.full((1, 1), 30.0), jnp.full((1, 1), SD**2)
+    binomial = L.Binomial(7, link).predictive(mean, variance)
+    np.testing.assert_allclose(binomial.mean[0, 0], 7 * first, rtol=1e-6)
+    np.testing.assert_allclose(binomial.variance, WEIGHTS @ (7 * p * (1 - p) + 49 * (p - first) ** 2), rtol=1e-6)
+    beta = L.Beta(4.0, link).predictive(mean, variance)
+    np.testing.assert_allclose(beta.mean[0, 0], first, rtol=1e-6)
+    np.testing.assert_allclose(beta.variance, WEIGHTS @ (p * (1 - p) / 5 + (p - first) ** 2), rtol=1e-6)
+
+
+def test_heteroscedastic_outliers():
+    """Labels that ask for a noise far from what q(f) expects, the latents correlated."""
+    mean, cov = jnp.asarray([[0.2, -0.5]]), jnp.asarray([[[0.5, 0.1], [0.1, 0.09]]])
+    f = -0.5 + 0.3 * np.linspace(-40.0, 40.0, 400_001)
+    slope, rest = 0.1 / 0.09, 0.5 - 0.01 / 0.09
+    for y in (0.2, 5.0, 50.0, 1000.0):
+        logs = stats.norm.logpdf(y, 0.2 + slope * (f + 0.5), np.sqrt(rest + np.exp(2 * f)))
+        truth = logsumexp(logs + stats.norm.logpdf(f, -0.5, 0.3)) + np.log(f[1] - f[0])
+        got = L.HeteroscedasticGaussian().predictive(mean, cov).log_prob(jnp.full((1, 1), y))
+        np.testing.assert_allclose(got[0], truth, rtol=1e-4)

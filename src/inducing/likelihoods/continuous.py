@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from inducing import parameters
 from inducing.likelihoods.base import (
+    BEND,
     AbstractElementwise,
     AbstractLikelihood,
     broadcast,
@@ -18,7 +19,7 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.bernoulli import BEND, LINKS, LOG_LINKS, focus_of_share
+from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
 from inducing.likelihoods.special import half_erfcx, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.parameters import fixed, positive
