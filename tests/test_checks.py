@@ -156,6 +156,8 @@ WRONG = {
     "text labels": (lambda: MODEL.predict(X[:2]).log_prob(["a", "b"]), "y has .* in column 0, which is no number"),
     "points alone": (lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), np.zeros((3, 1))), "InducingPoints"),
     "points in a vector": (lambda: ig.features.InducingPoints([0.0, 1.0]), r"pass\s+Z\[:, None\]"),
+    "several variances": (lambda: ig.kernels.Matern52(variance=[1.0, 2.0]), r"must be one number, got shape \[2\]"),
+    "of k-means": (lambda: ig.initialise.kmeans(X, 2, key=3), "key must be a random key .* got 3"),
     "no points": (lambda: ig.features.InducingPoints(np.zeros((0, 1))), "Z has no rows"),
     "parts to freeze": (lambda: ig.fit(MODEL, (X, Y), freeze=MODEL.layers[0].features), "freeze must be a function"),
     "many objectives": (

@@ -191,7 +191,12 @@ class Module(eqx.Module):
             allowed = field.metadata.get("allowed")
             if allowed is not None:
                 # a module in the place of an array has checked its own parameters
+                alone = getattr(field.type, "dims", None) == ()  # declared as a scalar
                 for leaf in jax.tree.leaves(getattr(self, field.name), is_leaf=lambda x: isinstance(x, Module)):
+                    if alone and eqx.is_array(leaf) and leaf.ndim:
+                        raise ValueError(
+                            f"{type(self).__name__}.{field.name} must be one number, got shape {list(leaf.shape)}."
+                        )
                     _check_leaf(leaf, allowed, f"{type(self).__name__}.{field.name}")
 
 

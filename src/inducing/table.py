@@ -49,6 +49,8 @@ def run(
     names = _inputs(table, target, train)
     X = _numbers(table, names, train)
     y, classes = _labels(table[target], target, train)
+    shift = 0.0 if classes else float(np.nanmean(y))  # the model's functions have mean zero
+    y = y - shift
     rows = {} if new is None else _read(new)
     missing = [name for name in names if new is not None and name not in rows]
     if new is None and len(X) < 2:
@@ -76,7 +78,7 @@ def run(
     print(summary(result.model))
     if new is None:
         return _report(result.model, X[held], y[held], bool(classes))
-    _write(out, rows, _columns(result.model, Xnew, target, classes))
+    _write(out, rows, _columns(result.model, Xnew, target, classes, shift))
     print(f"Predictions for {len(Xnew)} rows in {out}.")
     return {}
 
@@ -146,18 +148,23 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
     classes = sorted(set(cells) - {""})
     if len(classes) < 2:
         raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
+    if len(classes) == len(present) > 2:
+        raise ValueError(
+            f"{path}: the target {target!r} has a different word in every row, such as {classes[0]!r}; write numbers "
+            "as digits alone, or give classes with several rows each."
+        )
     code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
     return np.asarray([code[cell] for cell in cells]), classes
 
 
-def _columns(model: Any, X: np.ndarray, target: str, classes: list[str]) -> dict[str, np.ndarray]:
+def _columns(model: Any, X: np.ndarray, target: str, classes: list[str], shift: float) -> dict[str, np.ndarray]:
     pred = model.predict(X)
     if classes:
         p = np.asarray(pred.probabilities).reshape(len(X), len(classes))
         return {f"{target} = {name}": p[:, i] for i, name in enumerate(classes)}
     lower, upper = pred.interval(0.95)
     named = {"mean": pred.mean, "lower": lower, "upper": upper}
-    return {f"{target} {name}": np.asarray(value)[:, 0] for name, value in named.items()}
+    return {f"{target} {name}": np.asarray(value)[:, 0] + shift for name, value in named.items()}
 
 
 def _report(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> dict[str, float]:

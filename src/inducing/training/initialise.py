@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ..data import as_inputs
 from ..kernels.base import AbstractKernel
-from ..parameters import dtype_of
+from ..parameters import check_key, dtype_of
 from .scales import scales as scales
 
 ROWS = 20_000  # k-means looks at so many rows at most
@@ -134,6 +134,7 @@ def _checked_size(M: int) -> int:
 
 def _generator(key: Array | None) -> np.random.Generator:
     """A NumPy generator seeded by a JAX key (None: key 0)."""
+    check_key(key)
     key = jax.random.key(0) if key is None else key
     data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     return np.random.default_rng(np.asarray(data).astype(np.uint32).reshape(-1).tolist())

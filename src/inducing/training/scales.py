@@ -233,7 +233,7 @@ def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
     known = np.asarray(np.isfinite(y).any(axis=0))
     y = np.where(known[None], y, 0.0)
     centre, variance = np.nanmean(y, axis=0), np.nanvar(y, axis=0)
-    same = variance <= (1e-6 * centre) ** 2  # one label, or all alike: they still have a size
+    same = variance <= (1e-13 * centre) ** 2  # one label, or all alike: they still have a size
     variance = np.where(same, np.where(centre != 0, centre**2, 1.0), variance)
     targets = []
     if eqx.is_array(noise):
