@@ -57,7 +57,7 @@ class _GP(BaseEstimator):
         seed = self.random_state
         key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
         kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
-        mean = Constant(0.0 if outputs == 1 else jnp.zeros(outputs))  # starts at the mean of y, and is trained
+        mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
         prior = GP(kernel, mean) if outputs == 1 else Independent(kernel, num=outputs, mean=mean)
         Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
         model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
