@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -143,4 +144,35 @@ def test_counts_may_be_integers_of_any_kind():
 )  # fmt: skip
 def test_numbers_that_mean_nothing(build, message):
     with pytest.raises(ValueError, match=message):
+        build()
+
+
+MODEL = model_of(L.Gaussian())
+WRONG = {
+    "an integer for a key": (lambda: ig.fit(MODEL, (X, Y), key=0, progress=False), "key must be a random key .* got 0"),
+    "of a draw": (lambda: MODEL.draw(1), "key must be a random key .* got 1"),
+    "of samples": (lambda: MODEL.predict(X).sample(2), "key must be a random key .* got 2"),
+    "several quantiles": (lambda: MODEL.predict(X).quantile([0.1, 0.9]), r"q must be one number, got shape \(2,\)"),
+    "text labels": (lambda: MODEL.predict(X[:2]).log_prob(["a", "b"]), "y has .* in column 0, which is no number"),
+    "points alone": (lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), np.zeros((3, 1))), "InducingPoints"),
+    "points in a vector": (lambda: ig.features.InducingPoints([0.0, 1.0]), r"pass\s+Z\[:, None\]"),
+    "several variances": (lambda: ig.kernels.Matern52(variance=[1.0, 2.0]), r"must be one number, got shape \[2\]"),
+    "of k-means": (lambda: ig.initialise.kmeans(X, 2, key=3), "key must be a random key .* got 3"),
+    "no points": (lambda: ig.features.InducingPoints(np.zeros((0, 1))), "Z has no rows"),
+    "parts to freeze": (lambda: ig.fit(MODEL, (X, Y), freeze=MODEL.layers[0].features), "freeze must be a function"),
+    "many objectives": (
+        lambda: ig.fit(MODEL, (X, Y), objective=lambda m, d: d.y, progress=False), "must be one number, got shape"
+    ),
+    "many priors": (
+        lambda: ig.fit(MODEL, (X, Y), log_prior=lambda m: m.layers[0].mean, progress=False), "log_prior.*got shape"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_arguments_of_another_kind(name, monkeypatch):
+    """As users meet them, without the checks of signatures that tests have."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    build, message = WRONG[name]
+    with pytest.raises((TypeError, ValueError), match=message):
         build()

@@ -99,6 +99,8 @@ BAD = {
         ["'x'", "column 1", "encode"],
     ),
     "complex": (lambda: as_inputs(np.ones(2) * 1j), TypeError, ["real numbers", "complex"]),
+    "dates": (lambda: as_inputs(pd.to_datetime(["2020-01-01", None])), TypeError, ["X must be numbers", "datetime64"]),
+    "times": (lambda: ig.Data(X[:2], pd.to_timedelta([1, None], unit="s")), TypeError, ["y must be", "unit"]),
     "nothing but missing": (lambda: ig.Data(X, [np.nan] * 3), ValueError, ["every label", "missing"]),
     "mask": (lambda: ig.Data(X, [1, 2, 3], mask=[True]), ValueError, ["mask", "(3, 1)"]),
     "index": (lambda: ig.Data(X, [1, 2, 3], index=[0, 1]), ValueError, ["index", "(3,)"]),

@@ -564,7 +564,7 @@ def test_bad_input_is_refused(unchecked):
         ig.elbo(model, DATA)
     with pytest.raises(ValueError, match=r"pass key=jax.random.key\(0\)"):
         ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian(NOISE)), DATA, integrate=False)
-    with pytest.raises(TypeError, match=r"key must be a JAX key, got the number 7; pass key=jax.random.key\(7\)"):
+    with pytest.raises(TypeError, match=r"key must be a random key .* got 7"):
         ig.elbo(model, DATA, key=7)
     with pytest.raises(ValueError, match="data have no labels y"):
         ig.elbo(model, ig.Data(X), key=KEY)

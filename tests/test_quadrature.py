@@ -72,9 +72,11 @@ def test_monte_carlo_of_correlated_latents():
     ],
     ids=["probit", "logit"],
 )
-@pytest.mark.parametrize(("variance", "rtol"), [(0.1, 1e-9), (2.0, 1e-7), (5.0, 1e-7), (100.0, 2e-5), (1e4, 1e-3)])
+@pytest.mark.parametrize(
+    ("variance", "rtol"), [(0.1, 1e-9), (2.0, 1e-7), (5.0, 1e-7), (100.0, 2e-5), (1e4, 1e-3), (1e6, 1e-3)]
+)
 def test_narrow_and_wide_gaussians(tower, g, slope, variance, rtol):
-    """28 nodes serve standard deviations from 0.3 to 100, value and both derivatives."""
+    """28 nodes serve standard deviations from 0.3 to 1000, value and both derivatives."""
     mean = np.array([-2.0, -0.7, 0.0, 1.0, 2.5]) * np.sqrt(min(variance, 100.0))
     f = mean[:, None] + np.sqrt(variance) * DENSE
 
@@ -86,7 +88,8 @@ def test_narrow_and_wide_gaussians(tower, g, slope, variance, rtol):
     np.testing.assert_allclose(fn(*args), g(f) @ DENSE_WEIGHTS, rtol=rtol, atol=atol)
     dm, dv = jax.grad(lambda m, v: fn(m, v).sum(), (0, 1))(*args)
     np.testing.assert_allclose(dm, slope(f) @ DENSE_WEIGHTS, rtol=rtol, atol=atol)
-    np.testing.assert_allclose(dv, (slope(f) * DENSE) @ DENSE_WEIGHTS / (2 * np.sqrt(variance)), rtol=rtol, atol=atol)
+    expected = (slope(f) * DENSE) @ DENSE_WEIGHTS / (2 * np.sqrt(variance))
+    np.testing.assert_allclose(dv, expected, rtol=rtol, atol=atol if variance < 1e4 else 0.0)
 
 
 def test_tower_expectation_at_a_point_and_in_both_modes():

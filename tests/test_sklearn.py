@@ -32,6 +32,21 @@ def test_several_outputs():
     np.testing.assert_allclose(estimator.predict([[99.0, 99.0]]), [[50.0, 0.0]], atol=2.0)  # the level of the labels
 
 
+def test_labels_far_from_zero():
+    """The same fit wherever zero is, and far from the data their mean, not zero."""
+    here, there = (GPRegressor(num_inducing=12, steps=60).fit(X, Y + shift) for shift in (0.0, 1e6))
+    np.testing.assert_allclose(there.predict(X) - 1e6, here.predict(X), atol=1e-3)
+    np.testing.assert_allclose(there.predict([[1e5, 1e5]]), 1e6, atol=2.0)
+    several = GPRegressor(num_inducing=12, steps=60).fit(X, np.stack([Y, Y + 1e6], axis=1)).predict(X)
+    np.testing.assert_allclose(several[:, 1] - 1e6, several[:, 0], atol=1e-2)
+
+
+def test_two_functions_of_one_label():
+    noisy = GPRegressor(num_inducing=8, steps=5, likelihood=ig.likelihoods.HeteroscedasticGaussian()).fit(X, Y)
+    mean, std = noisy.predict(X[:3], return_std=True)
+    assert mean.shape == std.shape == (3,)
+
+
 def test_pipelines_searches_and_frames():
     frame = pd.DataFrame(1e3 * X, columns=["a", "b"])
     pipeline = make_pipeline(StandardScaler(), GPRegressor(num_inducing=8, steps=10))

@@ -112,3 +112,19 @@ def test_missing_words_byte_order_marks_and_ones_with_a_point(tmp_path):
     numbers, classes = _labels(["0", "1", "1.0", "null"], "y", "train.csv")
     assert classes == ["0", "1"]
     np.testing.assert_array_equal(numbers, [0.0, 1.0, 1.0, np.nan])
+
+
+def test_targets_far_from_zero(tmp_path, capsys):
+    """Far from the data predictions return to their mean."""
+    rows = [(i / 10, 1e6 + np.sin(i / 3)) for i in range(40)]
+    (tmp_path / "train.csv").write_text("x,y\n" + "".join(f"{x},{y:.8f}\n" for x, y in rows))
+    (tmp_path / "new.csv").write_text("x\n2.05\n1000\n")
+    run(tmp_path / "train.csv", "y", tmp_path / "new.csv", tmp_path / "out.csv", num_inducing=12, progress=False)
+    near, far = np.genfromtxt(tmp_path / "out.csv", delimiter=",", skip_header=1)[:, 1] - 1e6
+    assert abs(near - np.sin(20.5 / 3)) < 0.1 and abs(far) < 1.0
+
+
+def test_numbers_with_units_are_no_classes(tmp_path):
+    (tmp_path / "train.csv").write_text("x,y\n1,1 kg\n2,2 kg\n3,3 kg\n")
+    with pytest.raises(ValueError, match="a different word in every row, such as '1 kg'"):
+        run(tmp_path / "train.csv", "y", tmp_path / "train.csv", tmp_path / "out.csv")

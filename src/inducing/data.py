@@ -69,6 +69,15 @@ def as_inputs(x: Any, dtype=None) -> Float[Array, "N D"]:
     return out if dtype is None else out.astype(dtype)
 
 
+def as_labels(y: Any, dtype) -> Float[Array, "N P"]:
+    """Labels [N, P] from anything array-like, NaN and infinite ones included.
+
+    >>> as_labels([1, None], float).tolist()
+    [[1.0], [nan]]
+    """
+    return jnp.asarray(_matrix(y, "y"), dtype)
+
+
 def as_data(data: Any, dtype=None) -> Data:
     """Coerce a `Data`, a pair (x, y) or a triple (x, y, mask) to `Data`, optionally in a dtype.
 
@@ -104,7 +113,25 @@ def _whole(index: Any) -> Array:
 
 
 def _columns(value: Any, name: str, allow_nan: bool) -> Array:
-    """A floating-point array [N, columns]; vectors become one column; checked when concrete."""
+    """A floating-point array [N, columns] of at least one row, its values checked when concrete."""
+    array = _matrix(value, name)
+    if isinstance(array, jax.core.Tracer):
+        return array
+    if array.shape[0] == 0 or (array.shape[1] == 0 and name == "y"):
+        raise ValueError(f"{name} is empty: shape {tuple(array.shape)}; pass at least one row and one column.")
+    concrete = np.asarray(array)
+    bad = np.isinf(concrete) if allow_nan else ~np.isfinite(concrete)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        cure = "remove or impute that row" if not allow_nan else "inf is no label; use NaN for a missing one"
+        raise ValueError(f"{name} has {concrete[row, column]} in row {row}, column {column}; {cure}.")
+    if allow_nan and np.isnan(concrete).all():
+        raise ValueError(f"every label in {name} is missing (NaN); there is nothing to learn from.")
+    return jnp.asarray(array)
+
+
+def _matrix(value: Any, name: str) -> Array | np.ndarray:
+    """A floating-point array [N, columns]; vectors become one column."""
     if isinstance(value, jax.core.Tracer):
         return value[:, None] if value.ndim == 1 else value
     if hasattr(value, "to_numpy"):  # pandas and polars
@@ -117,21 +144,16 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
         array = _numbers(array, name)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
+    if array.dtype.kind in "mM":
+        raise TypeError(
+            f"{name} must be numbers, got dates or times of dtype {array.dtype}; count them in a unit, such as "
+            "(t - t.min()) / np.timedelta64(1, 'D')."
+        )
     if array.ndim == 1:
         array = np.asarray(array)[:, None]  # under jit, JAX would make a tracer of a concrete array here
-    if array.shape[0] == 0 or (array.shape[1] == 0 and name == "y"):
-        raise ValueError(f"{name} is empty: shape {tuple(array.shape)}; pass at least one row and one column.")
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = np.asarray(array, float)
-    concrete = np.asarray(array)
-    bad = np.isinf(concrete) if allow_nan else ~np.isfinite(concrete)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        cure = "remove or impute that row" if not allow_nan else "inf is no label; use NaN for a missing one"
-        raise ValueError(f"{name} has {concrete[row, column]} in row {row}, column {column}; {cure}.")
-    if allow_nan and np.isnan(concrete).all():
-        raise ValueError(f"every label in {name} is missing (NaN); there is nothing to learn from.")
-    return jnp.asarray(array)
+    return array
 
 
 def _numbers(array: np.ndarray, name: str) -> np.ndarray:

@@ -105,15 +105,15 @@ def at_least_one(name: str, value: Any) -> int:
 
 
 def as_key(key: Any) -> Array:
-    """A JAX key: the one given, or key 0 for None; a plain number gets an error with the cure.
+    """A JAX key: the one given, or key 0 for None; anything else, such as a seed, gets an error with the cure.
 
     >>> as_key(3)
     Traceback (most recent call last):
         ...
-    TypeError: key must be a JAX key, got the number 3; pass key=jax.random.key(3).
+    TypeError: key must be a random key such as jax.random.key(0), got 3.
     """
-    if isinstance(key, numbers.Integral):
-        raise TypeError(f"key must be a JAX key, got the number {key}; pass key=jax.random.key({key}).")
+    if key is not None and not isinstance(key, jax.Array | np.ndarray):
+        raise TypeError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
     return jax.random.key(0) if key is None else key
 
 
@@ -237,7 +237,12 @@ class Module(eqx.Module):
             allowed = field.metadata.get("allowed")
             if allowed is not None:
                 # a module in the place of an array has checked its own parameters
+                alone = getattr(field.type, "dims", None) == ()  # declared as a scalar
                 for leaf in jax.tree.leaves(getattr(self, field.name), is_leaf=lambda x: isinstance(x, Module)):
+                    if alone and eqx.is_array(leaf) and leaf.ndim:
+                        raise ValueError(
+                            f"{type(self).__name__}.{field.name} must be one number, got shape {list(leaf.shape)}."
+                        )
                     _check_leaf(leaf, allowed, f"{type(self).__name__}.{field.name}")
 
 

@@ -4,7 +4,9 @@ The rule of choice in one dimension is the *graded trapezoid*. The trapezoid rul
 geometrically for analytic integrands that decay, and it needs about half the nodes of Gauss–Hermite
 when the integrand has singularities near the real axis (Student-t). A change of variables crowds its
 nodes around one place where the integrand bends within a width that is small beside the Gaussian's
-standard deviation, so that wide Gaussians need no more nodes than narrow ones.
+standard deviation, so that wide Gaussians need no more nodes than narrow ones. For integrands that bend it is a
+cubic, which keeps most nodes for the rest; for densities that peak it is a hyperbolic sine, whose nodes are dense
+at every scale from the peak's to the Gaussian's (`log_expectation`).
 """
 
 import functools
@@ -17,6 +19,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Key
 
+REACH = 7.0  # standard deviations that the rules span on either side
 ROWS = 4096  # of a block of Gaussians whose nodes are stored at a time
 
 
@@ -54,44 +57,43 @@ def graded_nodes(
     num: int,
     centre: Float[Array, "*shape"] | None = None,
     width: Float[Array, "*shape"] | None = None,
-    *,
-    reach: float = 7.0,
-    extend: bool = False,
 ) -> tuple[Float[Array, "num *shape"], Float[Array, "num *shape"]]:
     """Nodes f and weights w with E[g(f)] ≈ Σ_k w_k g(f_k) for f ~ N(mean, variance), elementwise.
 
     A trapezoid rule in t, where f = mean + sd·z and z − z0 = b t + a t³: spacing `width`-fine around
     `centre` (z0 = (centre − mean)/sd) and coarse far from it; uniform in z when the Gaussian is no wider
-    than a few widths, or without a centre. z spans ±`reach`, and with `extend` also the centre, for
-    integrands whose mass lies there although the Gaussian is small. The nodes depend on mean and variance only
-    as a choice of rule, so derivatives pass through f = mean + sd·z alone.
+    than a few widths, or without a centre. z spans ±`REACH`. The nodes depend on mean and variance only as a choice
+    of rule, so derivatives pass through f = mean + sd·z alone.
     """
     sd = safe_sqrt(variance)
     steps = np.linspace(-1.0, 1.0, num)
     if centre is None or width is None:
-        z = reach * steps
+        z = REACH * steps
         w = np.exp(-0.5 * z**2)
         expand = (num,) + (1,) * mean.ndim
         z, w = (jnp.asarray(a, mean.dtype).reshape(expand) for a in (z, w / w.sum()))
         return mean[None] + sd[None] * z, jnp.broadcast_to(w, (num, *mean.shape))
-    z0, a, b, lower, step = (x[None] for x in _grading(mean, sd, num, centre, width, reach, extend))
+    z0, a, b, lower, step = (x[None] for x in _grading(mean, sd, num, centre, width))
     k = jnp.arange(num, dtype=mean.dtype).reshape((num,) + (1,) * mean.ndim)
     z, w = _graded_node(z0, a, b, lower + step * k)
     return mean[None] + sd[None] * z, w / jnp.sum(w, axis=0, keepdims=True)
 
 
-def _grading(mean, sd, num, centre, width, reach, extend):
-    """The map z = z0 + b t + a t³, and the first t and the step of `num` nodes that span ±`reach`."""
+def _standardised(mean, sd, centre, width):
+    """The centre and the width in standard deviations of the Gaussian, as constants."""
     m, s, c, h = (jax.lax.stop_gradient(x) for x in (mean, sd, centre, width))
     s = jnp.maximum(s, jnp.finfo(m.dtype).tiny ** 0.5)
-    z0 = jnp.clip((c - m) / s, -50.0, 50.0)  # farther from the Gaussian a centre does not matter
-    # On t ∈ [−1, 1] the plain rule has z = reach·t. Near the centre we want dz/dt ≈ num/4 widths.
-    fine = 0.25 * num * jnp.minimum(h / s, 1e6)
-    b = jnp.minimum(fine if extend else fine + jnp.maximum(jnp.abs(z0) - reach, 0.0), reach)
-    a = reach - b
-    far = jnp.clip(z0, -30.0, 30.0) if extend else jnp.zeros_like(z0)
-    lower = _cubic_inverse(jnp.minimum(far, 0.0) - reach - z0, a, b)
-    upper = _cubic_inverse(jnp.maximum(far, 0.0) + reach - z0, a, b)
+    return (c - m) / s, jnp.clip(h / s, 1e-15, 1e6)
+
+
+def _grading(mean, sd, num, centre, width):
+    """The map z = z0 + b t + a t³, and the first t and the step of `num` nodes that span ±`REACH`."""
+    z0, h = _standardised(mean, sd, centre, width)
+    z0 = jnp.clip(z0, -50.0, 50.0)  # farther from the Gaussian a centre does not matter
+    # On t ∈ [−1, 1] the plain rule has z = REACH·t. Near the centre we want dz/dt ≈ num/4 widths.
+    b = jnp.minimum(0.25 * num * h + jnp.maximum(jnp.abs(z0) - REACH, 0.0), REACH)
+    a = REACH - b
+    lower, upper = _cubic_inverse(-REACH - z0, a, b), _cubic_inverse(REACH - z0, a, b)
     return z0, a, b, lower, (upper - lower) / (num - 1)
 
 
@@ -165,13 +167,16 @@ def _tower(tower, mean, variance, num, centre, width):
             return jnp.broadcast_to(x, (num, x.shape[1]))
 
         sd = safe_sqrt(variance)
-        grading = _grading(mean, sd, num, centre, jnp.full_like(mean, width), 7.0, False)
+        grading = _grading(mean, sd, num, centre, jnp.full_like(mean, width))
         mean, sd, z0, a, b, lower, step = map(at_nodes, once((mean, sd, *grading)))
         z, w = _graded_node(z0, a, b, lower + step * jax.lax.broadcasted_iota(mean.dtype, mean.shape, 0))
         f, w = once((mean + sd * z, w))
         ones = jnp.ones((1, num), mean.dtype)
         total = ones @ w
-        return tuple((ones @ (w * term)) / total for term in tower(f))
+        value, slope, bend = tower(f)
+        # Of a wide Gaussian, nodes resolve g' but not the peak of g'': then E g'' = E[g' z] / sd (Stein).
+        bend = jnp.where(sd > 20 * width, slope * z / jnp.where(sd > 0, sd, 1.0), bend)
+        return tuple((ones @ (w * term)) / total for term in (value, slope, bend))
 
     n = min(max(mean.size, 1), ROWS)
     whole = [jnp.pad(a.ravel(), (0, -mean.size % n)).reshape(-1, 1, n) for a in (mean, variance, centre)]
@@ -187,9 +192,31 @@ def log_expectation(
     centre: Float[Array, "*shape"] | None = None,
     width: Float[Array, "*shape"] | None = None,
 ) -> Float[Array, "*shape"]:
-    """log E[exp(log_fn(f))], f ~ N(mean, variance), elementwise; nodes reach out to the centre, wherever it is."""
-    f, w = graded_nodes(mean, variance, num, centre, width, extend=True)
-    return logsumexp(jax.vmap(log_fn)(f) + jnp.log(w), axis=0)
+    """log E[exp(log_fn(f))], f ~ N(mean, variance), elementwise, for a density that peaks at `centre` within `width`.
+
+    A trapezoid rule in t, where f = mean + sd·z and sinh(z − z0) = h sinh t, h = width/sd: spacing `width`-fine around
+    the centre, then in proportion to the distance from it, and uniform from one standard deviation on. So a peak may be
+    a million times narrower than the Gaussian. Nodes span the Gaussian and reach out to the centre, wherever it is.
+    Without a centre they are those of `expectation`.
+
+    >>> zero, one = jnp.zeros(1), jnp.ones(1)
+    >>> print(log_expectation(lambda f: -0.5 * f * f, zero, 1e8 * one, 80, zero, one).round(4))   # −½ log(1e8 + 1)
+    [-9.2103]
+    """
+    if centre is None or width is None:
+        f, w = graded_nodes(mean, variance, num)
+        return logsumexp(jax.vmap(log_fn)(f) + jnp.log(w), axis=0)
+    sd = safe_sqrt(variance)
+    z0, h = _standardised(mean, sd, centre, width)
+    far = min(100.0, 0.5 * math.log(float(jnp.finfo(z0.dtype).max)) - 10.0)  # where sinh² still has a value
+    z0, h = jnp.clip(z0, -far, far), jnp.minimum(h, 1.0)
+    lower = jnp.arcsinh(jnp.sinh(jnp.minimum(-z0, 0.0) - REACH) / h)
+    upper = jnp.arcsinh(jnp.sinh(jnp.maximum(-z0, 0.0) + REACH) / h)
+    t = jnp.linspace(lower, upper, num)
+    x = h[None] * jnp.sinh(t)
+    z = z0[None] + jnp.arcsinh(x)
+    log_w = -0.5 * z * z + jnp.log(jnp.cosh(t)) - 0.5 * jnp.log1p(x * x)
+    return logsumexp(jax.vmap(log_fn)(mean[None] + sd[None] * z) + log_w, axis=0) - logsumexp(log_w, axis=0)
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from .training.initialise import kmeans
 
 
 class _GP(BaseEstimator):
-    """What both estimators share: a sparse GP at k-means inducing points, trained by `ig.fit`."""
+    """What both estimators share: a sparse GP of constant mean at k-means inducing points, trained by `ig.fit`."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class _GP(BaseEstimator):
         seed = self.random_state
         key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
         kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
-        mean = Constant(jnp.zeros(outputs) if outputs > 1 else 0.0)  # what is predicted far from the data
-        prior = GP(kernel, mean) if outputs == 1 else Independent(kernel, outputs, mean)
+        mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
+        prior = GP(kernel, mean) if outputs == 1 else Independent(kernel, num=outputs, mean=mean)
         Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
         model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
         self.result_ = fit(
@@ -76,7 +76,7 @@ class GPRegressor(RegressorMixin, _GP):
     """Sparse GP regression: fit(X, y), predict(X, return_std=False), score.
 
     `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
-    likelihood with one latent function per output, by default Gaussian noise. Several outputs are independent.
+    likelihood of numbers, by default Gaussian noise. Several outputs, or latent functions of one, are independent.
     `num_inducing` inducing points are k-means centres of X. `method`, `steps` and `progress` are those of `ig.fit`, and
     `random_state` is the seed.
 
@@ -94,7 +94,7 @@ class GPRegressor(RegressorMixin, _GP):
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._flat = y.ndim == 1
         likelihood = likelihoods.Gaussian() if self.likelihood is None else self.likelihood
-        return self._train(X, y, 1 if self._flat else y.shape[1], likelihood)
+        return self._train(X, y, likelihood.num_latents(1 if self._flat else y.shape[1]), likelihood)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

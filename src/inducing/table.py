@@ -146,6 +146,11 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
     classes = sorted(set(cells) - {""})
     if len(classes) < 2:
         raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
+    if len(classes) == len(present) > 2:
+        raise ValueError(
+            f"{path}: the target {target!r} has a different word in every row, such as {classes[0]!r}; write numbers "
+            "as digits alone, or give classes with several rows each."
+        )
     code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
     return np.asarray([code[cell] for cell in cells]), classes
 

@@ -194,7 +194,7 @@ def test_bad_input_is_refused(unchecked):
     with pytest.raises(ValueError, match="num_inputs must be an integer of at least 1, got 0"):
         ig.BayesianDense(0, 1)
     assert ig.BayesianDense(np.int64(2), np.int32(1)).mean.shape == (3, 1)
-    with pytest.raises(TypeError, match=r"key must be a JAX key, got the number 3; pass key=jax.random.key\(3\)"):
+    with pytest.raises(TypeError, match=r"key must be a random key .* got 3"):
         ig.BayesianDense(2, 1, key=3)
     pair = ig.Model([ig.Deterministic(lambda v: (v, v)), layer(False)], ig.likelihoods.Gaussian())
     with pytest.raises(ValueError, match=r"layers\[0\], a Deterministic: .* a number or a vector, it gives a tuple"):

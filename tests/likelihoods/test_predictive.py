@@ -277,3 +277,26 @@ def test_one_compilation_serves_all_numbers_of_rows_up_to_a_power_of_two():
         if N == 8:
             before = len(lik.calls)
     assert len(lik.calls) == before
+
+
+def test_cdf_beyond_the_support():
+    """Positive labels and shares, also as outputs of one model: 0 to the left, 1 to the right, NaN where y is."""
+    parts = (L.Gamma(2.0), L.LogNormal(), L.Weibull(2.0), L.Beta(5.0), L.Exponential(), L.Gaussian())
+    one = jnp.ones((5, len(parts)))
+    labels = jnp.asarray([-1.0, 0.0, 1.0, jnp.inf, jnp.nan])[:, None] * one
+    got = np.asarray(L.PerOutput(parts).predictive(0 * one, one).cdf(labels))
+    np.testing.assert_array_equal(got[:2, :5], 0.0)
+    np.testing.assert_array_equal(got[2, 3], 1.0)
+    np.testing.assert_array_equal(got[3], 1.0)
+    assert np.isnan(got[4]).all()
+    np.testing.assert_allclose(got[:, 5], stats.norm(0.0, np.sqrt(2.0)).cdf([-1.0, 0.0, 1.0, np.inf, np.nan]))
+    f = DENSE[:, None]
+    truth = [
+        stats.gamma(2.0, scale=np.exp(f)),
+        None,
+        stats.weibull_min(2.0, scale=np.exp(f)),
+        None,
+        stats.expon(0, np.exp(f)),
+    ]
+    for p in (0, 2, 4):
+        np.testing.assert_allclose(got[2, p], WEIGHTS @ truth[p].cdf(1.0)[:, 0], rtol=1e-7)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import gammaln, log_ndtr
+from scipy.special import expit, gammaln, log_ndtr, logsumexp, ndtr
 
 import inducing.likelihoods as L
 
@@ -115,3 +115,69 @@ def test_softmax(num, rtol):
         truth = logs.mean()
         rtol += 5 * logs.std() / np.sqrt(len(logs)) / abs(truth)
     np.testing.assert_allclose(value, truth, rtol=rtol)
+
+
+def peaks(spread, mean, log_prob, centre, width):
+    """log E p(y | f), f ~ N(mean, spread²), by Gauss–Legendre on intervals that shrink towards the centre."""
+    steps = np.geomspace(1e-3, 1e4 * spread / width, 600)
+    edges = np.concatenate([-steps[::-1], [0.0], steps])
+    x, w = np.polynomial.legendre.leggauss(20)
+    half = 0.5 * width * np.diff(edges)
+    f = (centre + 0.5 * width * (edges[1:] + edges[:-1]))[:, None] + half[:, None] * x
+    return logsumexp(log_prob(f) + stats.norm.logpdf(f, mean, spread), b=half[:, None] * w)
+
+
+def bounded_exp(f):
+    return np.exp(np.clip(f, -300.0, 300.0))
+
+
+NARROW = {  # likelihood, label, log density, peak and width
+    "student_t": (L.StudentT(4.0, 1e-3), 0.3, lambda f: stats.t.logpdf(0.3, 4, f, 1e-3), 0.3, 1e-3),
+    "light_tails": (L.StudentT(500.0, 0.02), 0.3, lambda f: stats.t.logpdf(0.3, 500, f, 0.02), 0.3, 0.02),
+    "poisson": (L.Poisson(), 1e6, lambda f: stats.poisson.logpmf(1e6, bounded_exp(f)), np.log(1e6), 1e-3),
+    "gamma": (L.Gamma(1e6), 2.0, lambda f: stats.gamma.logpdf(2, 1e6, scale=bounded_exp(f)), np.log(2e-6), 1e-3),
+    "binomial": (
+        L.Binomial(10**6, "logit"),
+        4e5,
+        lambda f: stats.binom.logpmf(4e5, 1e6, expit(f)),
+        np.log(2 / 3),
+        2e-3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_predictive_log_prob_of_narrow_likelihoods(name):
+    """Likelihoods up to a million times narrower than q(f), which is centred on the label or up to 60 sd off."""
+    lik, y, log_prob, centre, width = NARROW[name]
+    cases = [(1.0, centre), (1.0, centre + 1.0), (1.0, centre - 8.0), (0.1, centre - 6.0), (1000.0, centre - 300.0)]
+    truth = [peaks(spread, mean, log_prob, centre, width) for spread, mean in cases]
+    spread, mean = (jnp.asarray(a)[:, None] for a in zip(*cases, strict=True))
+    got = eqx.filter_jit(lik.predictive_log_prob)(mean, spread**2, jnp.full_like(mean, y))
+    np.testing.assert_allclose(got[:, 0], truth, rtol=5e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("link, share", [("probit", ndtr), ("logit", expit)])
+def test_moments_of_shares(link, share):
+    """Binomial and Beta labels of a q(f) of standard deviation 100, whose mean is 30."""
+    p = share(30.0 + SD * Z)
+    first = WEIGHTS @ p
+    mean, variance = jnp.full((1, 1), 30.0), jnp.full((1, 1), SD**2)
+    binomial = L.Binomial(7, link).predictive(mean, variance)
+    np.testing.assert_allclose(binomial.mean[0, 0], 7 * first, rtol=1e-6)
+    np.testing.assert_allclose(binomial.variance, WEIGHTS @ (7 * p * (1 - p) + 49 * (p - first) ** 2), rtol=1e-6)
+    beta = L.Beta(4.0, link).predictive(mean, variance)
+    np.testing.assert_allclose(beta.mean[0, 0], first, rtol=1e-6)
+    np.testing.assert_allclose(beta.variance, WEIGHTS @ (p * (1 - p) / 5 + (p - first) ** 2), rtol=1e-6)
+
+
+def test_heteroscedastic_outliers():
+    """Labels that ask for a noise far from what q(f) expects, the latents correlated."""
+    mean, cov = jnp.asarray([[0.2, -0.5]]), jnp.asarray([[[0.5, 0.1], [0.1, 0.09]]])
+    f = -0.5 + 0.3 * np.linspace(-40.0, 40.0, 400_001)
+    slope, rest = 0.1 / 0.09, 0.5 - 0.01 / 0.09
+    for y in (0.2, 5.0, 50.0, 1000.0):
+        logs = stats.norm.logpdf(y, 0.2 + slope * (f + 0.5), np.sqrt(rest + np.exp(2 * f)))
+        truth = logsumexp(logs + stats.norm.logpdf(f, -0.5, 0.3)) + np.log(f[1] - f[0])
+        got = L.HeteroscedasticGaussian().predictive(mean, cov).log_prob(jnp.full((1, 1), y))
+        np.testing.assert_allclose(got[0], truth, rtol=1e-4)

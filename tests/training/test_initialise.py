@@ -223,6 +223,15 @@ def test_one_label_of_an_output_says_little_of_its_noise(label):
     assert init.scales(ig.Model(gp, own), (X, labels)).likelihood.variance.shape == (1,)
 
 
+def test_training_is_the_same_far_from_the_origin():
+    """Milliseconds since 1970, say: a spread of 1e-8 of the inputs' size."""
+    bounds = []
+    for origin in (0.0, 1e8):
+        model = regression(np.linspace(0, 4, 10)[:, None] + origin, kernel=ig.kernels.Matern52(), noise=1.0)
+        bounds.append(ig.fit(model, (X + origin, y), method="collapsed", steps=60, progress=False).bound)
+    assert np.isclose(*bounds, atol=1e-3)
+
+
 def test_places_move_in_units_of_the_data_however_far_out_they_start():
     from inducing.parameters import partition
     from inducing.training.problem import make_problem

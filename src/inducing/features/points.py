@@ -26,7 +26,12 @@ class InducingPoints(AbstractFeatures):
 
     def __check_init__(self):
         if getattr(self.Z, "ndim", 2) != 2:
-            raise ValueError(f"Z must be [M, D], one inducing input a row, got shape {tuple(self.Z.shape)}.")
+            raise ValueError(
+                f"Z must be [M, D], one inducing input a row, got shape {tuple(self.Z.shape)}; for one dimension pass "
+                "Z[:, None]."
+            )
+        if getattr(self.Z, "shape", (1,))[0] == 0:
+            raise ValueError(f"Z has no rows, shape {tuple(self.Z.shape)}; pass at least one inducing input.")
 
     @property
     def num_features(self) -> int:

@@ -397,6 +397,11 @@ def sparse_gps(tree: Any) -> list[SparseGP]:
 def _checked_features(features: Any, prior: AbstractPrior) -> Any:
     if isinstance(features, AbstractFeatures):
         return features
+    if hasattr(features, "shape"):
+        raise TypeError(
+            f"features must be one of ig.features, got an array of shape {tuple(features.shape)}; inducing inputs are "
+            "ig.features.InducingPoints(Z)."
+        )
     features = tuple(features) if isinstance(features, Sequence) else (features,)
     if len(features) != prior.num_latents or not all(isinstance(f, AbstractFeatures) for f in features):
         raise ValueError(

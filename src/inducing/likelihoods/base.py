@@ -16,6 +16,7 @@ from inducing.parameters import Module, fixed
 from inducing.quadrature import expectation, graded_nodes, log_expectation
 
 PREDICTIVE_NODES = 80
+BEND = 1.5  # the width in f within which links and their logarithms bend, around 0
 
 
 class PerDatum(Module):
@@ -290,8 +291,9 @@ def quadrature_expected_log_prob(
 
 
 def quadrature_moments(moments: Callable[[Array], tuple[Array, Array]], mean: Array, cov: Array) -> tuple[Array, Array]:
-    """Mean and variance of a label whose mean and variance given f [N, P] are `moments(f)`."""
-    f, w = graded_nodes(mean, marginal_variance(mean, cov), PREDICTIVE_NODES)
+    """Mean and variance of a label whose mean and variance given f [N, P] are `moments(f)`, links that bend at 0."""
+    zero = jnp.zeros_like(mean)
+    f, w = graded_nodes(mean, marginal_variance(mean, cov), PREDICTIVE_NODES, zero, zero + BEND)
     means, variances = jax.vmap(moments)(f)
     first = jnp.sum(w * means, axis=0)
     return first, jnp.sum(w * (variances + (means - first[None]) ** 2), axis=0)

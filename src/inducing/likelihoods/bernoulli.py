@@ -10,6 +10,7 @@ from jax.scipy.special import betainc, gammaln, ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
+    BEND,
     PREDICTIVE_NODES,
     AbstractElementwise,
     AbstractLikelihood,
@@ -28,7 +29,6 @@ from inducing.quadrature import log_expectation, tower_expectation
 LOG_LINKS = {"probit": log_ndtr, "logit": jax.nn.log_sigmoid}
 TOWERS = {"probit": log_ndtr_tower, "logit": log_sigmoid_tower}
 LINKS = {"probit": ndtr, "logit": jax.nn.sigmoid}
-BEND = 1.5  # the width in f within which log Φ and log sigmoid bend, around 0
 
 
 class Bernoulli(AbstractLikelihood):

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from inducing import parameters
 from inducing.likelihoods.base import (
+    BEND,
     AbstractElementwise,
     AbstractLikelihood,
     broadcast,
@@ -18,7 +19,7 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.bernoulli import BEND, LINKS, LOG_LINKS, focus_of_share
+from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
 from inducing.likelihoods.special import half_erfcx, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.parameters import fixed, positive
@@ -47,7 +48,8 @@ class StudentT(AbstractElementwise):
         return constant - 0.5 * (df + 1) * jnp.log1p(((y - f) / scale) ** 2 / df)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        return quadrature_expected_log_prob(self, mean, cov, y, index, 64, *self.focus(y, index=index))
+        bend = 0.5 * broadcast(self.scale * jnp.sqrt(self.df), mean.shape, index)
+        return quadrature_expected_log_prob(self, mean, cov, y, index, 64, y, bend)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import StudentT as Distribution
@@ -61,8 +63,7 @@ class StudentT(AbstractElementwise):
         return jnp.where(t < 0, tail, 1 - tail)
 
     def focus(self, y, *, index=None):
-        df = broadcast(self.df, y.shape, index)
-        return y, 0.5 * broadcast(self.scale, y.shape, index) * jnp.sqrt(df)
+        return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index)
 
     def predictive_moments(self, mean, cov, *, index=None):
         df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
@@ -354,7 +355,11 @@ class Beta(AbstractElementwise):
         return betainc(*self._shapes(f, index), y)
 
     def focus(self, y, *, index=None):
-        return focus_of_share(self.link, y, 1 + broadcast(self.scale, y.shape, index))
+        scale = broadcast(self.scale, y.shape, index)
+        # Of shares p = a / scale with a < 1 the density is about a y^a / y: it peaks at a = −1 / log y, not at p = y.
+        least = jnp.minimum(1 / (scale * (1 - jnp.log(y))), 0.5)
+        rest = jnp.minimum(1 / (scale * (1 - jnp.log1p(-y))), 0.5)
+        return focus_of_share(self.link, jnp.clip(y, least, 1 - rest), 1 + scale)
 
     def predictive_moments(self, mean, cov, *, index=None):
         scale = broadcast(self.scale, mean.shape, index)

@@ -9,6 +9,7 @@ from jax.scipy.special import betainc, gammaincc, gammaln
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
+    BEND,
     AbstractElementwise,
     PerDatum,
     broadcast,
@@ -18,7 +19,6 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.bernoulli import BEND
 from inducing.likelihoods.supports import COUNT, Support
 from inducing.parameters import POSITIVE, fixed, positive, unit_interval
 from inducing.quadrature import expectation

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import logsumexp, ndtr
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
 from inducing.likelihoods.supports import REAL, Support
 from inducing.parameters import positive
-from inducing.quadrature import expectation, graded_nodes
+from inducing.quadrature import expectation, log_expectation
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -129,12 +129,26 @@ class HeteroscedasticGaussian(AbstractLikelihood):
         return Normal(f[..., :P], self.link(f[..., P:]))
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
-        w, m, v = self._mixture(mean, cov)
-        return logsumexp(_normal_log_prob(y[None], m, v) + jnp.log(w), axis=0)
+        m0, m1, v0, v1, c = _split(mean, cov)
+        slope, rest = _regress(v0, v1, c)
+
+        def log_prob(f1: Array) -> Array:
+            return _normal_log_prob(y, m0 + slope * (f1 - m1), rest + self.link(f1) ** 2)
+
+        if self.link is not jnp.exp:
+            return log_expectation(log_prob, m1, v1, PREDICTIVE_NODES)
+        # The noise that a label far from the mean speaks of is as large as its distance.
+        centre = 0.5 * jnp.log(jnp.maximum((y - m0) ** 2 + rest, jnp.finfo(y.dtype).tiny))
+        return log_expectation(log_prob, m1, v1, PREDICTIVE_NODES, centre, jnp.ones_like(centre))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        w, m, v = self._mixture(mean, cov)
-        return jnp.sum(w * ndtr((y[None] - m) / jnp.sqrt(v)), axis=0)
+        m0, m1, v0, v1, c = _split(mean, cov)
+        slope, rest = _regress(v0, v1, c)
+
+        def cdf(f1: Array) -> Array:
+            return ndtr((y - m0 - slope * (f1 - m1)) / jnp.sqrt(rest + self.link(f1) ** 2))
+
+        return expectation(cdf, m1, v1, PREDICTIVE_NODES)
 
     def predictive_moments(self, mean, cov, *, index=None):
         m0, m1, v0, v1, _ = _split(mean, cov)
@@ -142,13 +156,6 @@ class HeteroscedasticGaussian(AbstractLikelihood):
             jnp.exp(2 * (m1 + v1)) if self.link is jnp.exp else expectation(lambda f: self.link(f) ** 2, m1, v1, 64)
         )
         return m0, v0 + square
-
-    def _mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
-        """Given f_1 the label is Gaussian, f_0 being integrated exactly: weights, means, variances at nodes of f_1."""
-        m0, m1, v0, v1, c = _split(mean, cov)
-        slope, rest = _regress(v0, v1, c)
-        f1, w = graded_nodes(m1, v1, PREDICTIVE_NODES)
-        return w, m0[None] + slope[None] * (f1 - m1[None]), rest[None] + self.link(f1) ** 2
 
 
 def _split(mean: Array, cov: Array) -> tuple[Array, Array, Array, Array, Array]:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, Float
 
-from inducing.likelihoods.base import AbstractLikelihood
-from inducing.likelihoods.bernoulli import BEND
+from inducing.likelihoods.base import BEND, AbstractLikelihood
 from inducing.likelihoods.special import log_sigmoid_tower
 from inducing.likelihoods.supports import Support, classes
 from inducing.parameters import UNIT_INTERVAL, fixed

@@ -14,7 +14,9 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Key
 
 from inducing.covariance import Dense, default_jitter
+from inducing.data import as_labels
 from inducing.likelihoods.supports import fill_missing
+from inducing.parameters import as_key
 from inducing.quadrature import safe_sqrt
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ class Predictive(eqx.Module):
 
     def quantile(self, q: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The smallest y with cdf(y) ≥ q, each output by itself, by bisection of the cdf."""
+        if np.ndim(q):
+            raise ValueError(f"q must be one number, got shape {np.shape(q)}; ask for one quantile at a time.")
         if not isinstance(q, jax.core.Tracer) and not 0 < q < 1:
             raise ValueError(f"q must lie strictly between 0 and 1, got {q}; 0.5 gives the median.")
         N = self.latent_mean.shape[-2]
@@ -103,6 +107,7 @@ class Predictive(eqx.Module):
         Correlated outputs need `predict(X, output_cov=True)`; for samples that are joint over inputs too there is
         `predict(X, full_cov=True)`.
         """
+        key = as_key(key)
         refuse_variances_alone(self.correlated, "predict")
         return _sample(self, key, as_shape(shape))
 
@@ -118,8 +123,7 @@ class Predictive(eqx.Module):
         return out[:, 0] if out.shape[1] == 1 else out
 
     def _labels(self, y: Any) -> Array:
-        y = jnp.asarray(y, self.latent_mean.dtype)
-        y = y[:, None] if y.ndim == 1 else y
+        y = as_labels(y, self.latent_mean.dtype)
         N, F = self.latent_mean.shape[-2:]
         if y.ndim != 2 or len(y) != N or self.likelihood.num_latents(y.shape[1]) != F:
             raise ValueError(
@@ -202,7 +206,12 @@ def _log_prob(p: Predictive, y: Array) -> Array:
 
 
 def _cdf(p: Predictive, y: Array) -> Array:
-    return jnp.mean(_each(p, lambda m, c: p.likelihood.predictive_cdf(m, c, y, index=p.index)), axis=0)
+    """0 and 1 beyond the ends of the support, where a likelihood need not know its cdf."""
+    ends = np.array([_ENDS[s.kind] for s in p.likelihood.supports])
+    lower, upper = jnp.asarray(ends[None, :, 0], y.dtype), jnp.asarray(ends[None, :, 1], y.dtype)
+    inside = jnp.where((y <= lower) | (y >= upper), jnp.asarray(p.likelihood.fill, y.dtype), y)
+    cdf = jnp.mean(_each(p, lambda m, c: p.likelihood.predictive_cdf(m, c, inside, index=p.index)), axis=0)
+    return jnp.where(y <= lower, 0.0, jnp.where(y >= upper, 1.0, cdf))
 
 
 def _probabilities(p: Predictive) -> Array:
@@ -324,6 +333,9 @@ def _search_count(cdf, q, mean, variance):
         return jnp.where(cdf(trial) < q, trial, position)
 
     return jax.lax.fori_loop(0, bits, step, jnp.full_like(mean, -1.0)) + 1
+
+
+_ENDS = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0), "count": (-np.inf, np.inf)}
 
 
 def _steps(mean: Array, double: int, single: int) -> int:

@@ -157,6 +157,11 @@ def fit(
         raise TypeError(f"model must be an ig.Model, got {type(model).__name__}.")
     if not callable(objective):
         raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
+    if freeze is not None and not callable(freeze):
+        raise TypeError(
+            "freeze must be a function of the model such as lambda m: m.layers[0].features, got "
+            f"{type(freeze).__name__}."
+        )
     if log_prior is not None and not callable(log_prior):
         raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
     if optimiser is not None and not callable(getattr(optimiser, "update", None)):

@@ -42,8 +42,14 @@ class Objective(eqx.Module):
         kwargs: dict[str, Any] = {"key": key} if self.takes_key else {}
         if self.takes_num_data:
             kwargs["num_data"] = num_data
-        value = self.fn(model, data, **kwargs)
-        return value if self.log_prior is None else value + self.log_prior(model)
+        value = _number("objective(model, data)", self.fn(model, data, **kwargs))
+        return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
+
+
+def _number(name: str, value: Any) -> Float[Array, ""]:
+    if jnp.shape(value):
+        raise ValueError(f"{name} must be one number, got shape {jnp.shape(value)}; sum it.")
+    return value
 
 
 def base(fn: Callable) -> Callable:
@@ -132,7 +138,7 @@ def _column_spread(Z: Float[Array, "M D"], x: Array | None) -> Float[Array, "1 D
     beside = x is not None and x.shape[1] == Z.shape[1]
     for points in (values, np.asarray(x)) if beside else (values,):
         deviation = points.std(axis=0, keepdims=True)
-        spread = np.where(deviation > 1e-6 * size, deviation, spread)
+        spread = np.where(deviation > 10 * np.finfo(values.dtype).eps * size, deviation, spread)
     return jnp.asarray(spread, Z.dtype)
 
 

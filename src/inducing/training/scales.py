@@ -170,7 +170,7 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     leaf = kernel.lengthscale
     spread = x.std(axis=0)
     size = np.abs(x).max(axis=0)
-    constant = spread <= 1e-9 * size  # such a column matters to no kernel; any positive number will do
+    constant = spread <= 1e-13 * size  # such a column matters to no kernel; any positive number will do
     spread = np.where(constant, np.where(size > 0, size, 1.0), spread)
     if leaf.ndim == 0:
         spread = np.sqrt(np.mean((spread if constant.all() else spread[~constant]) ** 2))
@@ -234,7 +234,7 @@ def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
     known = np.asarray(np.isfinite(y).any(axis=0))
     y = np.where(known[None], y, 0.0)
     centre, variance = np.nanmean(y, axis=0), np.nanvar(y, axis=0)
-    same = variance <= (1e-6 * centre) ** 2  # one label, or all alike: they still have a size
+    same = variance <= (1e-13 * centre) ** 2  # one label, or all alike: they still have a size
     variance = np.where(same, np.where(centre != 0, centre**2, 1.0), variance)
     targets = []
     if eqx.is_array(noise):
