@@ -106,7 +106,7 @@ def make_plan(
     return Plan(method, why, target, natural, size, float(gamma), optimal_q, samples or minibatches)
 
 
-def _trained_q(parts: Partition) -> tuple[tuple[int, int], ...]:
+def _trained_q(parts: Partition) -> tuple[tuple[int, Any], ...]:
     """The positions of the mean and root (a tuple for a Kronecker one) of each q(u) that trains, tied ones once."""
     where = sparse_gps(Problem(parts, [None] * len(parts.free)).positions())
     pairs: list[Any] = [(gp.mean, gp.root) for gp in where if gp.mean is not None and gp.root is not None]
