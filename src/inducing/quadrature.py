@@ -167,15 +167,17 @@ def _tower(tower, mean, variance, num, centre, width):
             return jnp.broadcast_to(x, (num, x.shape[1]))
 
         sd = safe_sqrt(variance)
+        # Nodes of a wide Gaussian resolve g', not the peak of g'': there E g'' = E[g' (f − mean)] / variance (Stein).
+        wide = sd > 20 * width
+        stein = jnp.where(wide, 1.0 / jnp.where(wide, variance, 1.0), 0.0)
         grading = _grading(mean, sd, num, centre, jnp.full_like(mean, width))
-        mean, sd, z0, a, b, lower, step = map(at_nodes, once((mean, sd, *grading)))
+        mean, sd, stein, z0, a, b, lower, step = map(at_nodes, once((mean, sd, stein, *grading)))
         z, w = _graded_node(z0, a, b, lower + step * jax.lax.broadcasted_iota(mean.dtype, mean.shape, 0))
         f, w = once((mean + sd * z, w))
         ones = jnp.ones((1, num), mean.dtype)
         total = ones @ w
         value, slope, bend = tower(f)
-        # Of a wide Gaussian, nodes resolve g' but not the peak of g'': then E g'' = E[g' z] / sd (Stein).
-        bend = jnp.where(sd > 20 * width, slope * z / jnp.where(sd > 0, sd, 1.0), bend)
+        bend = jnp.where(stein > 0, slope * (f - mean) * stein, bend)
         return tuple((ones @ (w * term)) / total for term in (value, slope, bend))
 
     n = min(max(mean.size, 1), ROWS)
