@@ -216,7 +216,7 @@ def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance
     """
     assert isinstance(Kuu, Dense)
     prior, (x, _, _, noise) = layer.prior, _observed(model, data)
-    Kff = prior.Kff_diag(x[:FEWEST])
+    Kff = prior.Kff_diag(x[:: -(-len(x) // FEWEST)])  # rows in an order may grow
     outputs = mix_variance(prior, jnp.broadcast_to(Kff, (prior.num_latents, *Kff.shape[1:])))
     of_f = jnp.max(outputs if weights(prior) is None else jnp.sum(outputs, axis=1))
     of_u = jnp.max(jnp.max(batched("diagonal", Kuu), axis=1) * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
