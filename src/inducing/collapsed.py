@@ -20,6 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from .checks import check_data
@@ -27,7 +28,7 @@ from .covariance import AbstractCovariance, Dense, batched, root_derivative
 from .data import Data, as_data
 from .layers import qu
 from .layers.sparse_gp import SparseGP
-from .likelihoods.base import broadcast
+from .likelihoods.base import PerDatum, broadcast
 from .likelihoods.gaussian import Gaussian
 from .model import Model
 from .objectives import labels
@@ -40,11 +41,12 @@ ROUNDING = 0.03  # by how much rounding may falsify the bound
 
 
 class _Statistics(NamedTuple):
-    """Sums over the data: Ψ [G, M', M'] and b [G, M'], for G groups of coupled latents."""
+    """Sums over the data: Ψ [G, M', M'] and b [G, M'] for G groups of coupled latents, of log τ/2π, of τ r², of τ k."""
 
     Psi: Array
     b: Array
-    constant: Array
+    log_tau: Array
+    squares: Array
     trace: Array
 
 
@@ -178,7 +180,8 @@ def _bound(model: Model, data: Any, whitened: _Order) -> Float[Array, ""]:
     stats, Lambda, c = _optimum(model, layer, data, whitened)
     quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
     explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
-    return 0.5 * (stats.constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
+    constant = stats.log_tau - stats.squares
+    return 0.5 * (constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
 
 
 def _optimum(model: Model, layer: SparseGP, data: Data, whitened: _Order) -> tuple[_Statistics, Dense, Array]:
@@ -201,7 +204,7 @@ def _whitened_last_or_nan(model: Model, layer: SparseGP, data: Data, Kuu: Abstra
         return _whitened_first(model, layer, data, Kuu)
     stats = _whitened_last(model, layer, data, Kuu)
     right = _rounding(model, layer, data, Kuu) <= ROUNDING
-    return stats._replace(constant=jnp.where(right, stats.constant, jnp.nan))
+    return stats._replace(squares=jnp.where(right, stats.squares, jnp.nan))
 
 
 def _has_two_orders(model: Model, Kuu: AbstractCovariance) -> bool:
@@ -271,7 +274,21 @@ def _through_root_jvp(primals, tangents):
 
 
 def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
-    """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it."""
+    """Sum over blocks of rows; the reverse pass recomputes each block instead of storing it.
+
+    A noise that all labels share is taken out of the sums, which then need no derivative by τ.
+    """
+    assert isinstance(model.likelihood, Gaussian)
+    noise = model.likelihood.variance
+    if isinstance(noise, PerDatum) or noise.ndim > 0:
+        return _sums(model, layer, data, Kuu)
+    unit = eqx.tree_at(lambda m: m.likelihood.variance, model, jnp.ones_like(noise))
+    Psi, b, log_tau, squares, trace = _sums(unit, layer, data, Kuu)
+    log_tau = log_tau - jnp.sum(jnp.where(labels(data)[1], jnp.log(noise), 0.0))
+    return _Statistics(Psi / noise, b / noise, log_tau, squares / noise, trace / noise)
+
+
+def _sums(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statistics:
     N, blocks = len(data), _num_blocks(layer, len(data))
     size = -(-N // blocks)
     # The last block is filled up with copies of the last row (whatever a kernel may do at 0), all masked.
@@ -314,11 +331,19 @@ def _weighted_gram(B: Float[Array, "K M n"], tau: Float[Array, "K n"]) -> Float[
     return times_transpose(B * tau[:, None, :], B)
 
 
-@_weighted_gram.defjvp
+@partial(_weighted_gram.defjvp, symbolic_zeros=True)
 def _weighted_gram_jvp(primals, tangents):
     (B, tau), (dB, dtau) = primals, tangents
-    left = 2.0 * dB * tau[:, None, :] + B * dtau[:, None, :]
-    return _weighted_gram(B, tau), times_transpose(left, B)
+    return _weighted_gram(B, tau), times_transpose(_moved(B, tau, dB, dtau), B)
+
+
+def _moved(B: Array, tau: Array, dB: Any, dtau: Any) -> Array:
+    """2 dB diag(τ) + B diag(dτ), where one of them may not move."""
+    if isinstance(dtau, SymbolicZero):
+        return 2.0 * dB * tau[:, None, :]
+    if isinstance(dB, SymbolicZero):
+        return B * dtau[:, None, :]
+    return 2.0 * dB * tau[:, None, :] + B * dtau[:, None, :]
 
 
 @jax.custom_jvp
@@ -330,12 +355,11 @@ def _whitened_gram(
     return _weighted_gram(products(inverse_root, Kuf, "lower"), tau)
 
 
-@_whitened_gram.defjvp
+@partial(_whitened_gram.defjvp, symbolic_zeros=True)
 def _whitened_gram_jvp(primals, tangents):
     (inverse_root, Kuf, tau), (_, dKuf, dtau) = primals, tangents
     A = products(inverse_root, Kuf, "lower")
-    left = 2.0 * dKuf * tau[:, None, :] + Kuf * dtau[:, None, :]
-    return _weighted_gram(A, tau), inverse_root @ times_transpose(left, A)
+    return _weighted_gram(A, tau), inverse_root @ times_transpose(_moved(Kuf, tau, dKuf, dtau), A)
 
 
 def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -> Float[Array, "L M M"]:
@@ -400,4 +424,4 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
     Kff = prior.Kff_diag(x)
     variance = mix_variance(prior, jnp.broadcast_to(Kff, (L, n, J)))
     log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
-    return _Statistics(Psi, b, jnp.sum(log_tau) - jnp.sum(tau * r**2), jnp.sum(tau * variance))
+    return _Statistics(Psi, b, jnp.sum(log_tau), jnp.sum(tau * r**2), jnp.sum(tau * variance))
