@@ -6,7 +6,7 @@ w = R⁻¹ v. `Dense` is the only place in the library where jitter is added.
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -20,6 +20,8 @@ from jaxtyping import Array, Float, PyTree
 from .parameters import Module
 from .products import times_transpose
 
+ONE_THREAD = 199_999  # batch size times M³ up to which jaxlib's LAPACK calls stay in the thread that they come from
+
 
 def default_jitter(dtype) -> float:
     """The relative jitter that keeps a Gram matrix of some thousand points factorisable in `dtype`.
@@ -28,6 +30,48 @@ def default_jitter(dtype) -> float:
     1e-08
     """
     return 1e-8 if jnp.finfo(dtype).bits == 64 else 1e-5
+
+
+def _in_turn(fn: Callable[[Array], Array], A: Float[Array, "*n M M"]) -> Float[Array, "*n M M"]:
+    """fn of each matrix of a batch, by a loop over so few at a time that LAPACK works in one thread.
+
+    jaxlib 0.10 spreads larger batches over XLA's threads, and waits for them on one of these: two such calls side by
+    side on two cores wait for ever.
+    """
+    M, size = A.shape[-1], math.prod(A.shape[:-2])
+    at_a_time = max(1, ONE_THREAD // M**3)
+    if size <= at_a_time:
+        return fn(A)
+    return jax.lax.map(fn, A.reshape(size, M, M), batch_size=at_a_time).reshape(A.shape)
+
+
+@jax.custom_batching.custom_vmap
+def cholesky(K: Float[Array, "*n M M"]) -> Float[Array, "*n M M"]:
+    """The lower Cholesky factor of each K, read from its lower triangle; NaN where there is none. No derivatives.
+
+    >>> cholesky(4.0 * jnp.eye(2)).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    return _in_turn(partial(jax.lax.linalg.cholesky, symmetrize_input=False), K)
+
+
+@jax.custom_batching.custom_vmap
+def _substituted_inverse(L: Float[Array, "*n M M"]) -> Float[Array, "*n M M"]:
+    """L⁻¹ by substitution."""
+    eye = jnp.eye(L.shape[-1], dtype=L.dtype)
+    return _in_turn(
+        lambda A: jax.lax.linalg.triangular_solve(A, jnp.broadcast_to(eye, A.shape), left_side=True, lower=True), L
+    )
+
+
+@cholesky.def_vmap
+def _cholesky_vmap(size: int, in_batched: list[bool], K: Array) -> tuple[Array, bool]:
+    return cholesky(K), True
+
+
+@_substituted_inverse.def_vmap
+def _substituted_inverse_vmap(size: int, in_batched: list[bool], L: Array) -> tuple[Array, bool]:
+    return _substituted_inverse(L), True
 
 
 def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -39,7 +83,7 @@ def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """
     M = L.shape[-1]
     if M <= 96:
-        return solve_triangular(L, jnp.eye(M, dtype=L.dtype), lower=True)
+        return _substituted_inverse(L)
     h = M // 2
     A, C = triangular_inverse(L[:h, :h]), triangular_inverse(L[h:, h:])
     below = -(C @ L[h:, :h]) @ A
@@ -75,7 +119,7 @@ def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
     smallest = float(jnp.finfo(K.dtype).eps)
 
     def attempt(c):
-        return jax.lax.linalg.cholesky(_shift(K, c), symmetrize_input=False)
+        return cholesky(_shift(K, c))
 
     def failed(state):
         c, L = state

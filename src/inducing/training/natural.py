@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..checks import check_data
-from ..covariance import triangular_inverse
+from ..covariance import cholesky, triangular_inverse
 from ..data import as_data
 from ..layers import qu
 from ..layers.sparse_gp import SparseGP
@@ -49,7 +49,7 @@ def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array) -> 
     eye = jnp.eye(m.shape[0], dtype=m.dtype)
 
     def attempt(g):  # of B with rows and columns reversed, so that the root of B⁻¹ is lower triangular
-        return jax.lax.linalg.cholesky((eye - g * G)[::-1, ::-1], symmetrize_input=False)
+        return cholesky((eye - g * G)[::-1, ::-1])
 
     gamma, L = _halve(attempt, lambda L: jnp.isfinite(L[-1, -1]), gamma)
     R = jnp.tril(R @ triangular_inverse(L)[::-1, ::-1].T)
