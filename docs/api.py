@@ -35,7 +35,7 @@ INTERNAL = {  # what modules of the library lend each other
         "labels",
         "log_abs_det",
     ),
-    *("root_derivative", "same_rank", "standard_normal_log_prob", "triangular_inverse"),
+    *("root_derivative", "same_rank", "standard_normal_log_prob"),
 }
 
 

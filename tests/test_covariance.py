@@ -1,7 +1,5 @@
 """Dense and diagonal covariances: each verb against NumPy, derivatives against finite differences, jitter."""
 
-import re
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from inducing.covariance import ONE_THREAD, Dense, Diagonal, batched, default_jitter, triangular_inverse
-from inducing.training.natural import natural_step
+from inducing.covariance import Dense, Diagonal, batched, default_jitter
 
 M = 4
 entries = arrays(float, (M, M), elements=st.floats(-2.0, 2.0))
@@ -62,13 +59,6 @@ def test_dense_verbs(G, B):
 @given(arrays(float, M, elements=st.floats(0.01, 100.0)), arrays(float, (M, 3), elements=st.floats(-3.0, 3.0)))
 def test_diagonal_verbs(d, B):
     _check_verbs(Diagonal(jnp.asarray(d)), np.diag(d), B)
-
-
-@pytest.mark.parametrize("size", [1, 5, 97, 200])
-def test_triangular_inverse(size):
-    rng = np.random.default_rng(size)
-    L = np.tril(rng.standard_normal((size, size))) / np.sqrt(size) + 2.0 * np.eye(size)
-    np.testing.assert_allclose(triangular_inverse(jnp.asarray(L)) @ L, np.eye(size), atol=1e-11)
 
 
 def _symmetric(v):
@@ -158,41 +148,3 @@ def test_batched():
 
 def test_default_jitter_depends_on_precision():
     assert default_jitter(jnp.float32) > default_jitter(jnp.float64) > 0
-
-
-def _lapack_calls(fn, *args):
-    """(batch, M, M) of the matrices that each LAPACK call of a program is given."""
-    text = jax.jit(fn).lower(*args).as_text()
-    shapes = re.findall(r"custom_call @lapack_dp?otrf\w*\(.*: \(tensor<([0-9x]+)xf64>", text)
-    shapes += re.findall(r"custom_call @lapack_dtrsm\w*\(.*: \(tensor<([0-9x]+)xf64>", text)
-    return [tuple(int(d) for d in shape.split("x")) for shape in shapes]
-
-
-def _step(mean, root):
-    return natural_step(mean, root, mean, root, 0.5)
-
-
-@pytest.mark.parametrize(
-    "fn, shapes",
-    [
-        (lambda K: jax.vmap(Dense)(K).inverse_root, [(3, 128, 128)]),
-        (lambda K: jax.vmap(jax.vmap(Dense))(K).root, [(200, 2, 20, 20)]),
-        (_step, [(3, 128), (3, 128, 128)]),
-    ],
-    ids=["several large", "many small", "natural gradients"],
-)
-def test_batches_are_too_small_for_threads_of_lapack(fn, shapes):
-    # Larger batches are spread over threads that wait for each other: two at a time stop two cores for good.
-    calls = _lapack_calls(fn, *(jnp.zeros(shape) for shape in shapes))
-    assert len(calls) >= 2
-    for *batch, M, _ in calls:
-        size = int(np.prod(batch))
-        assert size == 1 or size * M**3 <= ONE_THREAD
-
-
-def test_batches_equal_their_matrices():
-    K = np.random.default_rng(0).normal(size=(30, 2, 20, 20))
-    K = K @ np.swapaxes(K, 2, 3) + np.eye(20)
-    stack = jax.vmap(jax.vmap(Dense))(jnp.asarray(K))
-    np.testing.assert_allclose(stack.root, np.linalg.cholesky(K), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(stack.inverse_root @ stack.root, np.broadcast_to(np.eye(20), K.shape), atol=1e-9)

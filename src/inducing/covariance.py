@@ -6,7 +6,7 @@ w = R⁻¹ v. `Dense` is the only place in the library where jitter is added.
 
 import abc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -14,13 +14,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PyTree
 
+from .lapack import cholesky, triangular_inverse
 from .parameters import Module
 from .products import times_transpose
-
-ONE_THREAD = 199_999  # batch size times M³ up to which jaxlib's LAPACK calls stay in the thread that they come from
 
 
 def default_jitter(dtype) -> float:
@@ -30,65 +28,6 @@ def default_jitter(dtype) -> float:
     1e-08
     """
     return 1e-8 if jnp.finfo(dtype).bits == 64 else 1e-5
-
-
-def _in_turn(fn: Callable[[Array], Array], A: Float[Array, "*n M M"]) -> Float[Array, "*n M M"]:
-    """fn of each matrix of a batch, by a loop over so few at a time that LAPACK works in one thread.
-
-    jaxlib 0.10 spreads larger batches over XLA's threads, and waits for them on one of these: two such calls side by
-    side on two cores wait for ever.
-    """
-    M, size = A.shape[-1], math.prod(A.shape[:-2])
-    at_a_time = max(1, ONE_THREAD // M**3)
-    if size <= at_a_time:
-        return fn(A)
-    return jax.lax.map(fn, A.reshape(size, M, M), batch_size=at_a_time).reshape(A.shape)
-
-
-@jax.custom_batching.custom_vmap
-def cholesky(K: Float[Array, "*n M M"]) -> Float[Array, "*n M M"]:
-    """The lower Cholesky factor of each K, read from its lower triangle; NaN where there is none. No derivatives.
-
-    >>> cholesky(4.0 * jnp.eye(2)).tolist()
-    [[2.0, 0.0], [0.0, 2.0]]
-    """
-    return _in_turn(partial(jax.lax.linalg.cholesky, symmetrize_input=False), K)
-
-
-@jax.custom_batching.custom_vmap
-def _substituted_inverse(L: Float[Array, "*n M M"]) -> Float[Array, "*n M M"]:
-    """L⁻¹ by substitution."""
-    eye = jnp.eye(L.shape[-1], dtype=L.dtype)
-    return _in_turn(
-        lambda A: jax.lax.linalg.triangular_solve(A, jnp.broadcast_to(eye, A.shape), left_side=True, lower=True), L
-    )
-
-
-@cholesky.def_vmap
-def _cholesky_vmap(size: int, in_batched: list[bool], K: Array) -> tuple[Array, bool]:
-    return cholesky(K), True
-
-
-@_substituted_inverse.def_vmap
-def _substituted_inverse_vmap(size: int, in_batched: list[bool], L: Array) -> tuple[Array, bool]:
-    return _substituted_inverse(L), True
-
-
-def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """L⁻¹ of a lower-triangular L by halving, [[A, 0], [B, C]]⁻¹ = [[A⁻¹, 0], [−C⁻¹BA⁻¹, C⁻¹]]: mostly matrix products.
-
-    >>> L = jnp.array([[2.0, 0.0], [1.0, 4.0]])
-    >>> bool(jnp.allclose(triangular_inverse(L) @ L, jnp.eye(2)))
-    True
-    """
-    M = L.shape[-1]
-    if M <= 96:
-        return _substituted_inverse(L)
-    h = M // 2
-    A, C = triangular_inverse(L[:h, :h]), triangular_inverse(L[h:, h:])
-    below = -(C @ L[h:, :h]) @ A
-    above = jnp.zeros((h, M - h), L.dtype)
-    return jnp.concatenate([jnp.concatenate([A, above], 1), jnp.concatenate([below, C], 1)], 0)
 
 
 def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
@@ -340,8 +279,8 @@ class DiagonalPlusLowRank(AbstractCovariance):
 
     def _inner(self, middle: Float[Array, "p p"], B: Array) -> Array:
         """B + A C⁻ᵀ middle C⁻¹ Aᵀ B."""
-        b = solve_triangular(self.C, self.scaled.T @ B, lower=True)
-        return B + self.scaled @ solve_triangular(self.C, middle @ b, lower=True, trans=1)
+        inverse = triangular_inverse(self.C)
+        return B + self.scaled @ (inverse.T @ (middle @ (inverse @ (self.scaled.T @ B))))
 
     def _X(self) -> Array:
         return self.T - jnp.eye(self.T.shape[0], dtype=self.T.dtype)
@@ -349,7 +288,7 @@ class DiagonalPlusLowRank(AbstractCovariance):
     def _X_inverse(self) -> Array:
         """The same for (I + A X Aᵀ)⁻¹: T⁻¹ − I."""
         eye = jnp.eye(self.T.shape[0], dtype=self.T.dtype)
-        return solve_triangular(self.T, eye, lower=True) - eye
+        return triangular_inverse(self.T) - eye
 
     def matmul(self, B):
         return self.entries[:, None] * B + self.factor @ (self.factor.T @ B)

@@ -31,7 +31,7 @@ def test_coordinates_bounds_and_natural_gradients(name):
             kernel = jax.tree.map(lambda a: a * jnp.exp(t), model.layers[0].prior.kernel)
             return ig.collapsed_elbo(eqx.tree_at(lambda m: m.layers[0].prior.kernel, model, kernel), data)
 
-        ts = jnp.array([-1e-5, 0.0, 1e-5])
+        ts = jnp.array([-3e-4, 0.0, 3e-4])  # the bound itself is rounded at 1e-8
         values, slopes = jax.lax.map(jax.value_and_grad(along), ts)
         return {
             "evidence": ig.log_evidence(model, data),
@@ -45,7 +45,7 @@ def test_coordinates_bounds_and_natural_gradients(name):
     np.testing.assert_allclose(got["bounds"], got["values"][1], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(got["moments"][1:], got["moments"][:1].repeat(2, 0), atol=1e-5)
     assert got["values"][1] <= got["evidence"] + 1e-6
-    np.testing.assert_allclose(got["slope"], (got["values"][2] - got["values"][0]) / 2e-5, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(got["slope"], (got["values"][2] - got["values"][0]) / 6e-4, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("coordinates", ["u", "v"])

@@ -15,6 +15,7 @@ from ..covariance import Diagonal
 from ..kernels.base import AbstractKernel
 from ..kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
 from ..kernels.stationary import SquaredExponential
+from ..lapack import eigh
 from ..parameters import fixed
 from ..quadrature import qmc_rule
 from .base import AbstractFeatures, as_whole, check_columns, refuse
@@ -195,7 +196,7 @@ def leading_eigenvectors(K: Float[Array, "n n"], num: int) -> tuple[Float[Array,
 
     dλ_i = U_iᵀ dK U_i,  dU_i = Σ_{j ≠ i} U_j (U_jᵀ dK U_i)/(λ_i − λ_j); pairs that are equal to rounding do not turn.
     """
-    return _leading(*jnp.linalg.eigh(K), num)
+    return _leading(*eigh(K), num)
 
 
 def _leading(values: Array, vectors: Array, num: int) -> tuple[Array, Array]:
@@ -207,7 +208,7 @@ def _leading(values: Array, vectors: Array, num: int) -> tuple[Array, Array]:
 @leading_eigenvectors.defjvp
 def _leading_eigenvectors_jvp(num, primals, tangents):
     (K,), (dK,) = primals, tangents
-    values, vectors = jnp.linalg.eigh(K)
+    values, vectors = eigh(K)
     out = _leading(values, vectors, num)
     all_values, all_vectors = values[::-1], vectors[:, ::-1]
     P = all_vectors.T @ dK @ out[1]  # [n, M]

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import Data
+from ..lapack import triangular_inverse
 from ..parameters import as_float_array, at_least_one, dtype_of, positive, real
 from .base import AbstractLayer, refuse_terminal, standard_normal
 from .encoders import AbstractEncoder
@@ -123,7 +124,8 @@ class LatentVariable(AbstractLayer):
         if root.ndim == 3:
             return (h - mean) / root
         root, difference = _same(root, h - mean)
-        return jax.scipy.linalg.solve_triangular(root, difference[..., None], lower=True)[..., 0]
+        inverse = jax.vmap(jax.vmap(triangular_inverse))(root)
+        return (inverse @ difference[..., None])[..., 0]
 
     def _prior(self, dtype: Any) -> tuple[Array, Array]:
         """Mean and scale as [1, 1, d]."""

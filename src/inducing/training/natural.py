@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..checks import check_data
-from ..covariance import cholesky, triangular_inverse
 from ..data import as_data
+from ..lapack import cholesky, triangular_inverse
 from ..layers import qu
 from ..layers.sparse_gp import SparseGP
 from ..objectives import elbo
