@@ -24,8 +24,8 @@ def _mercer(dim, num, lengthscale):
     return F.EigenMercer(num, np.full(dim, 0.1), np.ones(dim)), k.SquaredExponential(lengthscale), _normal(dim)
 
 
-def _multiscale(dim, width):
-    return F.Multiscale(_normal(dim)[:3], np.full((3, dim), width)), k.SquaredExponential(1.0), _normal(dim)
+def _multiscale(dim, width, lengthscale=1.0):
+    return F.Multiscale(_normal(dim)[:3], np.full((3, dim), width)), k.SquaredExponential(lengthscale), _normal(dim)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,8 @@ def _multiscale(dim, width):
         (*_mercer(4, 40, 2.0), 1e-5),
         (*_mercer(5, 40, 1.0), 1e-2),
         (*_mercer(8, 50, 1.5), 1e-2),
+        (*_multiscale(1, 1.0, 0.05), 1e-7),
+        (*_multiscale(2, 1.0, 0.2), 1e-7),
         (*_multiscale(3, 1.0), 1e-7),
         (*_multiscale(4, 1.0), 1e-3),
         (*_multiscale(8, 0.5), 1e-3),
