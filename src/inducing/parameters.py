@@ -11,6 +11,7 @@ real line, by `unconstrain` and `constrain` (or, with freezing and tying, by `pa
 
 import dataclasses
 import numbers
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -102,6 +103,19 @@ def at_least_one(name: str, value: Any) -> int:
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
     return int(value)
+
+
+def as_whole(value: Any) -> Any:
+    """A whole number of any kind as an int; other values as they are, for `__check_init__` to refuse.
+
+    >>> import numpy as np
+    >>> as_whole(np.int64(3)), as_whole(2.5)
+    (3, 2.5)
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
 
 
 def as_key(key: Any) -> Array:

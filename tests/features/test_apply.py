@@ -141,6 +141,9 @@ def test_numpy_integers_are_whole_numbers():
     assert F.SphericalHarmonics(three, np.int32(2)).num_features == 9
     assert F.Derivative(np.zeros((2, 2)), np.int64(1)).num_features == 2
     assert k.HilbertSpace(k.Matern32(), [(-1.0, 1.0)] * 2, three).num == (3, 3)
+    one = np.int64(1)
+    assert [type(d.degree) for d in (k.Polynomial(three), k.SphericalArcCosine(one))] == [int, int]
+    assert k.ArcCosine(one).order == k.ChangePoint((k.Matern32(),) * 2, [0.0], dim=one).dim == 1
     assert F.EigenLaplacian([(-1.0, 1.0)] * 2, np.array([2, 3])).num == (2, 3)
     for call in (lambda: F.Fourier(0.0, 1.0, 2.5), lambda: F.EigenMercer("3", [0.0], [1.0])):
         with pytest.raises((ValueError, TypeError), match="num"):

@@ -105,6 +105,25 @@ def test_fourier_kuu_is_the_inner_product(p):
         np.testing.assert_allclose(features.Kuu(kernel, 0.0).dense(), expected, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("kernel", [k.Matern32, k.Matern52])
+def test_fourier_features_know_no_unit_of_x(kernel):
+    """Seconds or nanoseconds, also in single precision, where powers of λ overflow."""
+
+    @eqx.filter_jit
+    def compute(features, kernel, X):
+        Kuu, own = features.Kuu(kernel, 0.0), features.apply(lambda Z: kernel.gram(Z, X), kernel)
+        return Kuu.dense(), Kuu.solve(own), features.Kuf(kernel, X)
+
+    def in_units_of(unit):
+        a, b, length, x = (jnp.asarray(np.multiply(unit, v), "float32") for v in (-1.0, 2.0, 0.3, [[0.1], [0.8]]))
+        both = F.Fourier(a, b, 2), F.FreeFourier(a, b, 3.3 / b[None])
+        return jax.tree.leaves([compute(features, kernel(length, jnp.ones_like(b)), x) for features in both])
+
+    for small, one, large in zip(in_units_of(1e-9), in_units_of(1.0), in_units_of(1e9), strict=True):
+        np.testing.assert_allclose(small, one, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(large, one, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_fourier_tends_to_the_prior_given_periodicity(p):
     """Kfu Kuu⁻¹ Kuf → Cov(f | f⁽ʲ⁾(a) = f⁽ʲ⁾(b), j < p), with an error of order 1/M."""
@@ -282,15 +301,20 @@ def test_pairs_that_cannot_work_are_refused_with_a_reason():
 def test_bad_arguments_are_named():
     wrong = [
         (lambda: F.Fourier(1.0, 1.0, 3), "a < b.*1.0"),
+        (lambda: F.Fourier(0.0, np.inf, 3), "a < b.*inf"),
         (lambda: F.Fourier(0.0, 1.0, 0), "num"),
         (lambda: F.FreeFourier(2.0, 1.0, [1.0]), "a < b"),
         (lambda: F.Fourier(0.0, 1.0, 2).Kuf(k.Matern32(), jnp.zeros((3, 2))), "2 columns.*Product"),
         (lambda: F.Derivative([[0.0, 1.0]], 2), "dims holds 2"),
         (lambda: F.Derivative([[0.0, 1.0]], (0, 1)), "2 entries for 1 rows"),
+        (lambda: F.Integral(lambda x: x, [0.0], [1.0], 0), "number of nodes in each dimension must be .*got 0"),
+        (lambda: F.RegionAverage([[0.0]], [[1.0]], -1), "number of nodes in each dimension must be .*got -1"),
         (lambda: F.Integral(lambda x: x, [1.0], [0.0]), "lower must be below upper"),
         (lambda: F.RegionAverage([[0.0]], [[0.0]]), "lower must be below upper"),
         (lambda: F.EigenMercer(3, [0.0], [-1.0]), "std must be positive"),
+        (lambda: F.EigenMercer(3, [0.0], [1.0]).Kuu(k.SquaredExponential([1.0, 2.0]), 0.0), "lengthscale has 2"),
         (lambda: F.EigenNumerical([[0.0], [1.0]], 3), "between 1 and the 2 points"),
+        (lambda: F.SphericalHarmonics(3, 2.5), "degrees must be different whole numbers from 0, got 2.5"),
         (lambda: F.SphericalHarmonics(10, 2), "dim must be from 2 to 9"),
         (lambda: F.SphericalHarmonics(8, 12), "features, more than"),
         (lambda: F.Multiscale([[0.0]], [[1.0, 2.0]]), "Z and widths"),
@@ -299,5 +323,14 @@ def test_bad_arguments_are_named():
         (lambda: k.HilbertSpace(k.Matern32(), (1.0, -1.0), 4), "low < high"),
     ]
     for call, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_numbers_that_are_not_whole_are_named(unchecked):
+    for call, message in (
+        (lambda: F.Derivative([[0.0, 1.0]], (0.5,)), "dims holds 0.5"),
+        (lambda: F.Integral(lambda x: x, [0.0], [1.0], 2.5), "number of nodes in each dimension must be .*got 2.5"),
+    ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -396,6 +396,7 @@ def test_kernels_vmap_over_their_parameters():
         (lambda: K.Linear().diag(jnp.ones((1, 1, 1))), r"got \[1, 1, 1\]"),
         (lambda: K.Matern32([1.0, 2.0]).gram(jnp.ones((3, 3))), r"Matern32.lengthscale has 2 entries .* 3 dimensions"),
         (lambda: K.Matern32([1.0, 2.0])(jnp.ones(3), jnp.ones(3)), r"Matern32.lengthscale has 2 entries"),
+        (lambda: K.Matern32([[1.0, 2.0]]).gram(jnp.ones((3, 2))), r"lengthscale has the shape \[1, 2\]"),
         (lambda: K.Linear([1.0, 2.0]).gram(jnp.ones((3, 1))), r"Linear.variance has 2 entries"),
         (lambda: K.Periodic(K.Matern32(), [1.0, 2.0]).gram(jnp.ones((3, 1))), r"Periodic.period has 2 entries"),
         (lambda: K.Matern32().gram(jnp.ones((3, 2)), jnp.ones((3, 1))), r"X has 2 columns and X2 has 1"),
@@ -425,6 +426,13 @@ def test_features_of_several_products_are_close_for_every_key():
     np.testing.assert_allclose(sizes, float(kernel.diag(x)[0]), rtol=0.3)
 
 
+def test_a_lengthscale_in_a_list_serves_on_the_sphere():
+    X, key = jnp.array([[1.0, 2.0, 3.0]]), jax.random.key(0)
+    number, listed = (K.Spherical(K.Matern32(value)).random_features(key, 8, 3)(X) for value in (0.5, [0.5]))
+    np.testing.assert_array_equal(listed, number)
+    np.testing.assert_allclose(jnp.sum(number**2), 1.0, rtol=1e-12)
+
+
 def test_unknown_categories_are_refused_before_anything_is_compiled():
     kernel = K.ActiveDims(K.SquaredExponential(), 0) * K.ActiveDims(K.Coregion([[1.0], [-1.0]], [0.1, 0.1]), 1)
     X = np.array([[0.0, 0.0], [0.5, 1.0], [1.0, 1.0 - 1e-12]])
@@ -436,5 +444,5 @@ def test_unknown_categories_are_refused_before_anything_is_compiled():
         lambda: model.predict(wrong),
         lambda: ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(wrong)),
     ):
-        with pytest.raises(ValueError, match=r"whole numbers from 0 to 1, got 2\.0"):
+        with pytest.raises(ValueError, match=r"whole numbers from 0 to 1, got 2\.0.*random_subset"):
             run()

@@ -72,6 +72,7 @@ def test_greedy_variance_picks_the_largest_conditional_variance():
         past = chosen[:m]
         conditional = np.diagonal(K - K[:, past] @ np.linalg.solve(K[np.ix_(past, past)], K[past]))
         assert np.isclose(conditional[chosen[m]], conditional.max())
+    assert init.greedy_variance(ig.kernels.Linear(), np.zeros((3, 2)), 2).shape == (0, 2)  # no variance anywhere
 
 
 @pytest.mark.parametrize("M", [0, -1])

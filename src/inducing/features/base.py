@@ -1,7 +1,6 @@
 """What an inducing feature is: a linear functional of f (section 2.3)."""
 
 import abc
-import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
@@ -73,19 +72,6 @@ def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: floa
     """
     K = features.apply(lambda Z: features.Kuf(kernel, Z).T, kernel)
     return Dense(0.5 * (K + K.T), jitter)
-
-
-def as_whole(value: Any) -> Any:
-    """A whole number of any kind as an int; other values as they are, for `__check_init__` to refuse.
-
-    >>> import numpy as np
-    >>> as_whole(np.int64(3)), as_whole(2.5)
-    (3, 2.5)
-    """
-    try:
-        return operator.index(value)
-    except TypeError:
-        return value
 
 
 def refuse(features: AbstractFeatures, kernel: Any, needs: str, alternatives: str) -> NoReturn:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import Dense
-from ..parameters import real
-from .base import AbstractFeatures, as_whole, general_Kuf, general_Kuu, refuse
+from ..parameters import as_whole, real
+from .base import AbstractFeatures, general_Kuf, general_Kuu, refuse
 
 
 def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
@@ -53,9 +53,9 @@ class Derivative(AbstractFeatures):
             raise ValueError(
                 f"Derivative.dims has {len(dims)} entries for {shape[0]} rows of Z; pass one for each row."
             )
-        wrong = [d for d in dims if not 0 <= d < shape[1]]
+        wrong = [d for d in dims if not isinstance(d, int) or not 0 <= d < shape[1]]
         if wrong:
-            raise ValueError(f"Derivative.dims holds {wrong[0]} but Z has {shape[1]} columns, counted from 0.")
+            raise ValueError(f"Derivative.dims holds {wrong[0]!r} but Z has {shape[1]} columns, counted from 0.")
 
     @property
     def num_features(self) -> int:

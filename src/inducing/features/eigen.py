@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..covariance import Diagonal
-from ..kernels.base import AbstractKernel
+from ..kernels.base import AbstractKernel, check_size
 from ..kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
 from ..kernels.stationary import SquaredExponential
 from ..lapack import eigh
-from ..parameters import fixed
+from ..parameters import as_whole, fixed
 from ..quadrature import qmc_rule
-from .base import AbstractFeatures, as_whole, check_columns, refuse
+from .base import AbstractFeatures, check_columns, refuse
 from .quadrature_rules import gauss_hermite, gauss_legendre, in_blocks, tensor
 
 
@@ -104,6 +104,7 @@ class EigenMercer(AbstractFeatures):
                 "a SquaredExponential kernel",
                 "for others use features.EigenNumerical, or kernels.HilbertSpace with features.EigenLaplacian",
             )
+        check_size(kernel, "lengthscale", kernel.lengthscale, self.std.shape[0])
         a = 0.25 / self.std**2
         b = 0.5 / jnp.broadcast_to(kernel.lengthscale, self.std.shape) ** 2
         return a, b, jnp.sqrt(a * a + 2.0 * a * b)

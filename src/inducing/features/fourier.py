@@ -14,8 +14,8 @@ from ..covariance import Dense, DiagonalPlusLowRank
 from ..data import as_inputs
 from ..kernels.base import AbstractKernel
 from ..kernels.stationary import Matern12, Matern32, Matern52
-from ..parameters import fixed, positive
-from .base import AbstractFeatures, as_whole, check_columns, refuse
+from ..parameters import as_whole, fixed, positive
+from .base import AbstractFeatures, check_columns, refuse
 from .quadrature_rules import gauss_legendre
 
 
@@ -89,13 +89,12 @@ class Fourier(AbstractFeatures):
         return _apply(self, self.frequencies, f, kernel)
 
     def Kuu(self, kernel, jitter):
-        p, lam, variance = matern(self, kernel)
-        omega, length = self.frequencies, self.b - self.a
+        p, omega, length, variance = _in_own_units(self, self.frequencies, kernel)
         half = jnp.concatenate([length[None], jnp.broadcast_to(0.5 * length, (2 * self.num,))])
-        omega = jnp.concatenate([jnp.zeros((1,), omega.dtype), omega, omega])
-        D = _scale(p, lam, variance) * (lam**2 + omega**2) ** p * half
-        ends = _waves(self.frequencies, jnp.zeros((1,), omega.dtype), p)[:, 0]
-        return DiagonalPlusLowRank(D, ends @ jnp.linalg.cholesky(_boundary(p, lam, variance)))
+        every = jnp.concatenate([jnp.zeros((1,), omega.dtype), omega, omega])
+        D = _scale(p, variance) * (1.0 + every**2) ** p * half
+        ends = _waves(omega, jnp.zeros((1,), omega.dtype), p)[:, 0]
+        return DiagonalPlusLowRank(D, ends @ jnp.linalg.cholesky(_boundary(p, variance)))
 
     def Kuf(self, kernel, X):
         return _Kuf(self, self.frequencies, kernel, X)
@@ -138,15 +137,15 @@ class FreeFourier(AbstractFeatures):
         return _apply(self, self.frequencies, f, kernel)
 
     def Kuu(self, kernel, jitter):
-        p, lam, variance = matern(self, kernel)
-        zero = jnp.zeros((1,), self.frequencies.dtype)
-        omega = jnp.concatenate([zero, self.frequencies])
-        # (λ + d/dx)ᵖ of cos and sin are Re and Im of (λ + iω)ᵖ e^{iωx}
-        A = jax.lax.complex(jnp.broadcast_to(lam, omega.shape), omega) ** p
+        p, free, length, variance = _in_own_units(self, self.frequencies, kernel)
+        zero = jnp.zeros((1,), free.dtype)
+        omega = jnp.concatenate([zero, free])
+        # (1 + d/dx)ᵖ of cos and sin are Re and Im of (1 + iω)ᵖ e^{iωx}
+        A = jax.lax.complex(jnp.ones_like(omega), omega) ** p
 
         def E(nu):
-            half = 0.5 * nu * (self.b - self.a)
-            size = (self.b - self.a) * jnp.sinc(half / math.pi)
+            half = 0.5 * nu * length
+            size = length * jnp.sinc(half / math.pi)
             return jax.lax.complex(size * jnp.cos(half), size * jnp.sin(half))
 
         minus = A[:, None] * jnp.conj(A)[None, :] * E(omega[:, None] - omega[None, :])
@@ -155,9 +154,9 @@ class FreeFourier(AbstractFeatures):
         cs = 0.5 * jnp.imag(plus - minus)  # rows cos, columns sin
         K = jnp.concatenate(
             [jnp.concatenate([cc, cs[:, 1:]], 1), jnp.concatenate([cs[:, 1:].T, ss[1:, 1:]], 1)]
-        ) * _scale(p, lam, variance)
-        ends = _waves(self.frequencies, zero, p)[:, 0]
-        K = K + ends @ _boundary(p, lam, variance) @ ends.T
+        ) * _scale(p, variance)
+        ends = _waves(free, zero, p)[:, 0]
+        K = K + ends @ _boundary(p, variance) @ ends.T
         return Dense(0.5 * (K + K.T), jitter)
 
     def Kuf(self, kernel, X):
@@ -171,7 +170,7 @@ def check_interval(features: AbstractFeatures, a: Any, b: Any) -> None:
     name = type(features).__name__
     if a.ndim or b.ndim:
         raise ValueError(f"{name}: a and b must be numbers, got shapes {list(a.shape)} and {list(b.shape)}.")
-    if not float(a) < float(b):
+    if not 0.0 < float(b) - float(a) < math.inf:
         raise ValueError(f"{name}: the interval [a, b] must have a < b, got a = {float(a)} and b = {float(b)}.")
 
 
@@ -194,20 +193,26 @@ def matern(features: AbstractFeatures, kernel: AbstractKernel | None) -> tuple[i
     return order, math.sqrt(2 * order - 1) / kernel.lengthscale.reshape(()), kernel.variance
 
 
-def _scale(p: int, lam: Array, variance: Array) -> Array:
-    """c of the inner product: 1/(2λσ²), 1/(4λ³σ²), 3/(16λ⁵σ²)."""
-    return (1.0 / 2.0, 1.0 / 4.0, 3.0 / 16.0)[p - 1] / (lam ** (2 * p - 1) * variance)
+def _in_own_units(features: Any, omega: Array, kernel: AbstractKernel | None) -> tuple[int, Array, Array, Array]:
+    """p, the frequencies ω/λ, the length λ(b − a) and σ²: inner products do not depend on the unit of x, and in units
+    of 1/λ, where λ = 1, no power of it overflows."""
+    p, lam, variance = matern(features, kernel)
+    return p, omega / lam, lam * (features.b - features.a), variance
 
 
-def _boundary(p: int, lam: Array, variance: Array) -> Float[Array, "p p"]:
-    """The quadratic form of (g, g', g'') at a: the inverse covariance of (f, f', f'')(a)."""
+def _scale(p: int, variance: Array) -> Array:
+    """c of the inner product for λ = 1."""
+    return (1.0 / 2.0, 1.0 / 4.0, 3.0 / 16.0)[p - 1] / variance
+
+
+def _boundary(p: int, variance: Array) -> Float[Array, "p p"]:
+    """B of the inner product, the quadratic form of (g, g', g'') at a: the inverse covariance of (f, f', f'')(a)."""
     unit = (
         [[1.0]],
         [[1.0, 0.0], [0.0, 1.0]],
         [[9.0 / 8.0, 0.0, 3.0 / 8.0], [0.0, 3.0, 0.0], [3.0 / 8.0, 0.0, 9.0 / 8.0]],
     )[p - 1]
-    powers = lam ** -jnp.arange(p, dtype=lam.dtype)
-    return jnp.asarray(unit, lam.dtype) * powers[:, None] * powers[None, :] / variance
+    return jnp.asarray(unit, variance.dtype) / variance
 
 
 def _waves(omega: Float[Array, " F"], tau: Float[Array, " n"], num: int) -> Float[Array, "M n num"]:
@@ -249,44 +254,43 @@ def _apply(features: Any, omega: Array, f: Callable, kernel: AbstractKernel | No
 
         ∫ Pφ Pf = (λ² + ω²)ᵖ ∫ φ f + Σ_{k<p} [ (λ − d)ᵏ Pφ · (λ + d)^{p−1−k} f ]ₐᵇ,     P = (λ + d)ᵖ, d = d/dx
 
-    so that f needs as many derivatives at a and b as draws of the prior have.
+    so that f needs as many derivatives at a and b as draws of the prior have. All in units of 1/λ, λ = 1.
     """
-    p, lam, variance = matern(features, kernel)
-    a, b = features.a, features.b
+    p, omega, length, variance = _in_own_units(features, omega, kernel)
     t, w = gauss_legendre(8, 2 * omega.shape[0] + 16)
-    length = b - a
+    unit = (features.b - features.a) / length
+
+    def g(tau):
+        return f(features.a + unit * tau)
+
     tau = length * jnp.asarray(t, length.dtype)
-    values = f((a + tau)[:, None])  # [G, …]
     phi = _waves(omega, tau, 1)[..., 0] * (length * jnp.asarray(w, length.dtype))[None, :]
     every = jnp.concatenate([jnp.zeros((1,), omega.dtype), omega, omega])
-    inner = ((lam**2 + every**2) ** p)[:, None] * phi
-    u = jnp.tensordot(inner, values, 1)
-    ends = jnp.stack([a, b])[:, None]
-    g = [f]
+    inner = ((1.0 + every**2) ** p)[:, None] * phi
+    u = jnp.tensordot(inner, g(tau[:, None]), 1)
+    ends = jnp.stack([jnp.zeros_like(length), length])
+    orders: list[Callable] = [g]
     for _ in range(p - 1):
-        g.append(lambda X, h=g[-1]: jax.jvp(h, (X,), (jnp.ones_like(X),))[1])
-    df = [h(ends) for h in g]  # [2, …] for each order
-    dphi = _waves(omega, jnp.stack([jnp.zeros_like(length), length]), 2 * p)  # [M, 2, 2p]
+        orders.append(lambda X, h=orders[-1]: jax.jvp(h, (X,), (jnp.ones_like(X),))[1])
+    dg = [h(ends[:, None]) for h in orders]  # [2, …] for each order
+    dphi = _waves(omega, ends, 2 * p)  # [M, 2, 2p]
     sign = jnp.asarray([-1.0, 1.0], length.dtype)
     for k in range(p):
-        left = _operator([1, -1], k, [1, 1], p, lam, dphi)  # [M, 2]
-        right = sum(c * lam ** (p - 1 - k - j) * df[j] for j, c in enumerate(_binomial(p - 1 - k)))
+        left = _operator(k, p, dphi)  # [M, 2]
+        right = sum(c * dg[j] for j, c in enumerate(_binomial(p - 1 - k)))
         u = u + jnp.tensordot(left * sign[None, :], right, 1)
-    u = _scale(p, lam, variance) * u
-    at_a = dphi[:, 0, :p] @ _boundary(p, lam, variance)
-    return u + jnp.tensordot(at_a, jnp.stack([d[0] for d in df]), 1)
+    u = _scale(p, variance) * u
+    at_a = dphi[:, 0, :p] @ _boundary(p, variance)
+    return u + jnp.tensordot(at_a, jnp.stack([d[0] for d in dg]), 1)
 
 
 def _binomial(n: int) -> list[float]:
     return [float(math.comb(n, j)) for j in range(n + 1)]
 
 
-def _operator(first: list, k: int, second: list, p: int, lam: Array, derivatives: Array) -> Array:
-    """(λ − d)ᵏ (λ + d)ᵖ of functions given by their derivatives (last axis)."""
+def _operator(k: int, p: int, derivatives: Array) -> Array:
+    """(1 − d)ᵏ (1 + d)ᵖ of functions given by their derivatives (last axis)."""
     coefficients = np.array([1.0])
-    for factor, times in ((first, k), (second, p)):
-        for _ in range(times):
-            coefficients = np.convolve(coefficients, factor)
-    n = k + p
-    powers = lam ** (n - jnp.arange(n + 1, dtype=lam.dtype)) * jnp.asarray(coefficients, lam.dtype)
-    return derivatives[..., : n + 1] @ powers
+    for factor in [[1, -1]] * k + [[1, 1]] * p:
+        coefficients = np.convolve(coefficients, factor)
+    return derivatives[..., : k + p + 1] @ jnp.asarray(coefficients, derivatives.dtype)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..parameters import Module, as_float_array, fixed, real
-from .base import AbstractFeatures, as_whole, general_Kuf, general_Kuu
+from ..parameters import Module, as_float_array, as_whole, fixed, real
+from .base import AbstractFeatures, general_Kuf, general_Kuu
 from .quadrature_rules import check_nodes, gauss_legendre, tensor
 
 

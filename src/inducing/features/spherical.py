@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
 import equinox as eqx
@@ -12,8 +13,9 @@ from jaxtyping import Array, Float
 from ..covariance import Diagonal
 from ..kernels.hilbert_space import MOST
 from ..kernels.zonal import AbstractZonal
+from ..parameters import as_whole
 from ..quadrature import qmc_rule
-from .base import AbstractFeatures, as_whole, check_columns, refuse
+from .base import AbstractFeatures, check_columns, refuse
 from .quadrature_rules import gauss_legendre
 
 
@@ -45,8 +47,10 @@ class SphericalHarmonics(AbstractFeatures):
         if not isinstance(dim, int) or not 2 <= dim <= 9:
             raise ValueError(f"SphericalHarmonics.dim must be from 2 to 9 (columns, with the bias), got {dim!r}.")
         self.dim = dim
-        self.degrees = tuple(range(degrees + 1)) if isinstance(degrees, int) else tuple(int(d) for d in degrees)
-        if not self.degrees or min(self.degrees) < 0 or len(set(self.degrees)) < len(self.degrees):
+        degrees = range(degrees + 1) if isinstance(degrees, int) else degrees
+        self.degrees = tuple(as_whole(d) for d in degrees) if isinstance(degrees, Iterable) else ()
+        whole = all(isinstance(d, int) and d >= 0 for d in self.degrees)
+        if not self.degrees or not whole or len(set(self.degrees)) < len(self.degrees):
             raise ValueError(f"SphericalHarmonics.degrees must be different whole numbers from 0, got {degrees!r}.")
         if self.num_features > MOST:
             raise ValueError(
@@ -67,9 +71,9 @@ class SphericalHarmonics(AbstractFeatures):
                 "a kernel of directions",
                 "use kernels.Spherical(kernels.Matern32()) or kernels.SphericalArcCosine(1) on kernels.with_bias(X)",
             )
-        t, w = gauss_legendre(16, max(self.degrees) // 4 + 8)
-        theta = math.pi * t
-        weights = w * np.sin(theta) ** (self.dim - 2)
+        t, w = gauss_legendre(16, max(self.degrees) // 2 + 8)
+        theta = math.pi * t**3  # most nodes where short lengthscales have all of g
+        weights = w * t**2 * np.sin(theta) ** (self.dim - 2)
         weights = weights / weights.sum()  # the angle between two random directions
         P = legendre(self.dim, max(self.degrees), np.cos(theta))[np.array(self.degrees)]
         g = kernel.angular(jnp.asarray(4.0 * np.sin(0.5 * theta) ** 2, kernel.scale.dtype))

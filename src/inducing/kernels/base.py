@@ -143,9 +143,10 @@ def _as_matrix(kernel: AbstractKernel, X: Any, name: str) -> Array:
 
 def check_size(kernel: AbstractKernel, name: str, parameter: Array, dim: int) -> None:
     """A per-dimension parameter must have as many entries as the inputs have dimensions."""
-    if parameter.ndim and parameter.shape[-1] != dim:
+    if parameter.shape not in ((), (dim,)):
+        entries = f"{parameter.size} entries" if parameter.ndim == 1 else f"the shape {list(parameter.shape)}"
         raise ValueError(
-            f"{type(kernel).__name__}.{name} has {parameter.shape[-1]} entries but the inputs have {dim} dimensions; "
+            f"{type(kernel).__name__}.{name} has {entries} but the inputs have {dim} dimensions; "
             f"pass one {name} per dimension or a single number, or choose columns with ActiveDims."
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
-from inducing.parameters import ordered, positive
+from inducing.parameters import as_whole, ordered, positive
 
 
 def _parts(kind: type, kernels: tuple[AbstractKernel, ...]) -> tuple[AbstractKernel, ...]:
@@ -226,7 +226,7 @@ class ChangePoint(AbstractKernel):
     kernels: tuple[AbstractKernel, ...] = eqx.field(converter=tuple)
     locations: Float[Array, " C"] = ordered()
     steepness: Float[Array, "..."] = positive(1.0)
-    dim: int = eqx.field(static=True, default=0)
+    dim: int = eqx.field(static=True, default=0, converter=as_whole)
 
     def __check_init__(self):
         _check_kernels(self, self.kernels)

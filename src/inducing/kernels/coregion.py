@@ -48,7 +48,10 @@ class Coregion(AbstractKernel):
         whole = np.round(X)
         wrong = X[~((np.abs(X - whole) <= 1e-6) & (whole >= 0) & (whole < P))]
         if wrong.size:
-            raise ValueError(f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}.")
+            raise ValueError(
+                f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}; inducing inputs that are "
+                "rows of the data, and no means of rows, come from ig.initialise.random_subset."
+            )
 
     def _matrix(self) -> Float[Array, "P P"]:
         return self.W @ self.W.T + jnp.diag(self.kappa)

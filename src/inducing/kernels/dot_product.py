@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
 from inducing.kernels.distance import squared_distance, squared_distance_self
-from inducing.parameters import positive
+from inducing.parameters import as_whole, positive
 
 
 def _weighted(kernel: AbstractKernel, name: str, variance: Array, X: Array) -> Array:
@@ -61,7 +61,7 @@ class Polynomial(AbstractKernel):
     9.0
     """
 
-    degree: int = eqx.field(static=True)
+    degree: int = eqx.field(static=True, converter=as_whole)
     variance: Float[Array, "..."] = positive(1.0)
     offset: Float[Array, ""] = positive(1.0)
     smoothness: ClassVar[int | float] = math.inf
@@ -115,7 +115,7 @@ class ArcCosine(AbstractKernel):
     2.0
     """
 
-    order: int = eqx.field(static=True)
+    order: int = eqx.field(static=True, converter=as_whole)
     variance: Float[Array, ""] = positive(1.0)
     weight_variance: Float[Array, "..."] = positive(1.0)
     bias_variance: Float[Array, ""] = positive(1.0)

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
 from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.kernels.dot_product import arc_cosine_0, arc_cosine_1, arc_cosine_2
-from inducing.kernels.stationary import AbstractStationary
-from inducing.parameters import positive
+from inducing.kernels.stationary import AbstractStationary, fourier_features
+from inducing.parameters import as_whole, positive
 
 
 class AbstractZonal(AbstractKernel):
@@ -103,7 +103,8 @@ class Spherical(AbstractZonal):
         return self.kernel.variance * self.kernel.profile(s / self.kernel.lengthscale.reshape(()) ** 2)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        features = self.kernel.random_features(key, num, dim)
+        omega = self.kernel.unit_frequencies(key, -(-num // 2), dim) / self.kernel.lengthscale.reshape(())
+        features = fourier_features(omega, self.kernel.variance)
         return lambda X: features(self.polar(X)[0])
 
 
@@ -120,7 +121,7 @@ class SphericalArcCosine(AbstractZonal):
     True
     """
 
-    order: int = eqx.field(static=True)
+    order: int = eqx.field(static=True, converter=as_whole)
     variance: Float[Array, ""] = positive(1.0)
     scale: Float[Array, "..."] = positive(1.0)
 

@@ -123,7 +123,7 @@ def _greedy(kernel: AbstractKernel, X: Array, M: int) -> Array:
         factor[m] = (k - factor[:m, i] @ factor[:m]) / np.sqrt(variance[i])
         variance = np.maximum(variance - factor[m] ** 2, 0.0)
         variance[chosen] = 0.0
-    return jnp.asarray(chosen)
+    return jnp.asarray(chosen, int)
 
 
 def _checked_size(M: int) -> int:
