@@ -44,17 +44,22 @@ def test_what_is_tied_comes_back_tied(tmp_path):
         ig.load(tmp_path / "k", fresh + fresh)
 
 
-def test_a_fit_that_coupled_the_latents_comes_back(tmp_path):
-    def built():
+@pytest.mark.parametrize("form", ["coupled", "diagonal", "full"])
+def test_roots_of_other_forms_come_back(tmp_path, form):
+    def built(root=None):
         prior = ig.priors.LMC([[1.0, 0.3], [2.0, -0.5]], [ig.kernels.Matern52(0.5), ig.kernels.Matern52()])
-        gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(-1.0, 1.0, 3)[:, None]))
+        gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(-1.0, 1.0, 3)[:, None]), root=root)
         return ig.Model(gp, ig.likelihoods.Gaussian(0.1))
 
-    coupled = ig.collapse(built(), (np.zeros((1, 1)), np.ones((1, 2))))
-    ig.save(tmp_path / "model", coupled)
-    again = ig.load(tmp_path / "model", built()).layers[0].root
-    assert again.shape == (6, 6)
-    np.testing.assert_array_equal(again, coupled.layers[0].root)
+    diagonal = built(np.arange(1.0, 7.0).reshape(2, 3))
+    model, like = {
+        "coupled": lambda: (ig.collapse(built(), (np.zeros((1, 1)), np.ones((1, 2)))), built()),
+        "diagonal": lambda: (diagonal, built()),
+        "full": lambda: (built(), diagonal),
+    }[form]()
+    ig.save(tmp_path / "model", model)
+    again = ig.load(tmp_path / "model", like).layers[0].root
+    np.testing.assert_array_equal(again, model.layers[0].root)
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path):

@@ -104,7 +104,7 @@ def _with_roots(model: M, found: dict[str, np.ndarray]) -> M:
             return node
         L, size = node.prior.num_latents, node.num_features
         shape = found.get(jax.tree_util.keystr(path) + ".root", np.empty(0)).shape
-        if shape == node.root.shape or shape not in {(L, size, size), (L, size), (L * size, L * size)}:
+        if shape == node.root.shape or shape not in {(L, size, size), (L, 1, size), (L * size, L * size)}:
             return node
         return eqx.tree_at(lambda layer: layer.root, node, jnp.zeros(shape, node.root.dtype))
 
