@@ -43,7 +43,22 @@ def test_what_is_picked():
     for option in ("optimiser", "learning_rate", "gamma", "clamp"):  # which L-BFGS does not have
         assert plan(regression(), (X, y), asked=(option,)).method == "natgrad"
     assert plan(regression(), (X, y), method="natgrad").gamma == 1.0
+    assert plan(regression(root=np.ones(16)), (X, y)).gamma == 0.1  # a diagonal q(u) would overshoot
     assert plan(classification(), (X, labels)).gamma == 0.1
+
+
+def test_natural_steps_are_short_where_q_leaves_correlations_out():
+    """Three latents that one mixture sees: steps of length 1 for each of them add up to three, and diverge."""
+    features, labels = regression().layers[0].features, np.tile(np.reshape(y, (30, 1)), 3)
+
+    def gamma(prior, root=None):
+        model = ig.Model(ig.SparseGP(prior, features, root=root), ig.likelihoods.Gaussian(0.1))
+        return plan(model, (X, labels), method="natgrad").gamma
+
+    mixture = ig.priors.LMC(np.ones((3, 3)), ig.kernels.Matern52())
+    assert gamma(mixture) == 0.1
+    assert gamma(mixture, np.eye(48)) == 1.0
+    assert gamma(ig.priors.Independent(ig.kernels.Matern52(), num=3)) == 1.0
 
 
 def test_importance_weighting_of_weights_sees_all_data():

@@ -100,8 +100,8 @@ def make_plan(
     whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
     if not whole and batch_size is None and len(data) > 2 * BATCH:
         batch_size, minibatches = BATCH, True
-    conjugate = len(model.layers) == 1 and isinstance(model.likelihood, Gaussian) and objective is elbo
-    gamma = gamma if gamma is not None else (1.0 if conjugate and not minibatches else 0.1)
+    lands = _is_conjugate(model) and objective is elbo and _can_be_optimal(model.layers[0])
+    gamma = gamma if gamma is not None else (1.0 if lands and not minibatches else 0.1)
     size = batch_size if minibatches else None
     return Plan(method, why, target, natural, size, float(gamma), optimal_q, samples or minibatches)
 
@@ -115,6 +115,13 @@ def _trained_q(parts: Partition) -> tuple[tuple[int, Any], ...]:
 
 def _is_conjugate(model: Any) -> bool:
     return len(model.layers) == 1 and isinstance(model.layers[0], SparseGP) and isinstance(model.likelihood, Gaussian)
+
+
+def _can_be_optimal(layer: SparseGP) -> bool:
+    """Whether q(u) has the form of its optimum, where a natural step of length 1 lands. One that leaves correlations
+    out overshoots: its parts all go at once to where each should be if the others stayed."""
+    alone = layer.prior.num_latents == 1 or weights(layer.prior) is None
+    return qu.is_coupled(layer.root) or (qu.is_full(layer.root) and alone)
 
 
 def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, stepwise: bool) -> tuple[str, str]:

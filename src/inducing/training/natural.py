@@ -83,8 +83,10 @@ def natural_gradient_step(
 ) -> Any:
     """The model after one natural-gradient step of length `gamma` on q(u) of a SparseGP layer.
 
-    With a Gaussian likelihood, all data and γ = 1 this lands on the optimum: it equals `ig.collapse`. γ is halved
-    until the new covariance is positive definite. `objective`, `key` and `num_data` are as in `ig.elbo`.
+    With a Gaussian likelihood, all data and γ = 1 this lands on the optimum: it equals `ig.collapse`. A q(u) that has
+    no room for the optimum's correlations (a diagonal one, or one per latent where outputs mix latents) overshoots
+    instead, and may diverge: take a γ of 0.1, say. γ is halved until the new covariance is positive definite.
+    `objective`, `key` and `num_data` are as in `ig.elbo`.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
