@@ -38,6 +38,12 @@ def test_the_posterior_is_the_textbook_one(shape):
     np.testing.assert_allclose(exact.log_marginal_likelihood, evidence, rtol=1e-10)
 
 
+def test_the_evidence_has_the_dtype_of_the_prior():
+    gp = ig.GP(ig.kernels.Matern12(jnp.ones((), jnp.float32), jnp.ones((), jnp.float32)))
+    evidence = jax.eval_shape(lambda: gp.condition(X, Y[:, :1], 0.1).log_marginal_likelihood)
+    assert evidence.dtype == jnp.float32
+
+
 def test_variances_of_many_points_need_no_covariance():
     exact = PRIOR.condition(X, Y, 0.1)
     jaxpr = jax.make_jaxpr(exact.variance)(jnp.linspace(-1, 1, 300)[:, None])
