@@ -17,6 +17,7 @@ from .priors.as_input import OutputAsInput
 from .priors.gp import GP
 from .priors.independent import Independent
 from .priors.lmc import AbstractMixture
+from .priors.matrix_valued import MatrixValued, every_output
 
 if TYPE_CHECKING:
     from .prediction import JointPredictive, Posterior, Predictive
@@ -107,11 +108,15 @@ class Model(Module):
     def check_inputs(self, X: Float[Array, "N D"]) -> None:
         """Raise a ValueError for values of X that the first layer cannot take: unknown categories or outputs."""
         prior = getattr(first_layer(self), "prior", None)
+        rows = X if isinstance(X, jax.core.Tracer) else np.asarray(X)
         if isinstance(prior, OutputAsInput):
-            prior.check_inputs(X)
-        elif isinstance(prior, GP | Independent | AbstractMixture) and not isinstance(X, jax.core.Tracer):
+            prior.check_inputs(rows)
+            prior, rows = prior.prior, rows[:, :-1]
+        if isinstance(prior, GP | Independent | AbstractMixture | MatrixValued) and isinstance(rows, np.ndarray):
+            if isinstance(prior, MatrixValued):
+                rows = np.asarray(every_output(jnp.asarray(rows), prior.num_outputs))
             for kernel in prior.kernels:
-                kernel.check_inputs(np.asarray(X))
+                kernel.check_inputs(rows)
 
     def predict(
         self,

@@ -17,8 +17,8 @@ Z = ig.features.InducingPoints(jnp.linspace(-1, 1, 3)[:, None])
 K = ig.kernels.SquaredExponential
 
 
-def model_of(prior, likelihood):
-    return ig.Model(ig.SparseGP(prior, Z), likelihood)
+def model_of(prior, likelihood, features=Z):
+    return ig.Model(ig.SparseGP(prior, features), likelihood)
 
 
 L = ig.likelihoods
@@ -26,6 +26,10 @@ REALS, POSITIVE, SHARES = RNG.normal(size=(8, 2)), RNG.gamma(2.0, size=(8, 2)), 
 COUNTS, BITS = RNG.integers(0, 5, (8, 2)).astype(float), RNG.integers(0, 2, (8, 2)).astype(float)
 CLASSES = RNG.integers(0, 3, (8, 1)).astype(float)
 TWO = ig.priors.LMC([[1.0], [2.0]], K())
+PAIRS = ig.features.InducingPoints(np.array([[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))  # rows (x, category)
+CATEGORIES = ig.kernels.ActiveDims(K(), (0,)) * ig.kernels.ActiveDims(
+    ig.kernels.Coregion([[1.0], [2.0]], [0.5, 0.5]), (1,)
+)
 LIKELIHOODS = {
     "Gaussian": (L.Gaussian(0.1), REALS),
     "Gaussian, known noise": (L.Gaussian(L.PerDatum(RNG.uniform(0.1, 0.5, (8, 2)), new=0.1)), REALS),
@@ -161,6 +165,38 @@ def test_memory_of_rows_is_that_of_a_block(objective, monkeypatch):
     assert block < N * P * M  # of Kuf; of Kff there would be N²·P²
 
 
+SQUARE = ig.priors.Smoothing(lambda t: jnp.stack([t.sum(), jnp.ones(())])[:, None], [0.0, 0.0], [1.0, 0.5], num=4)
+OVER_SQUARE = ig.priors.ConvolutionProcess(SQUARE, K()), ig.features.InducingPoints(RNG.uniform(-1, 1, (5, 2)))
+PLACES = jnp.asarray(RNG.uniform(-1, 1, (7, 2)))
+
+
+def over_square():
+    """Kuf, Kff and a draw of a process that is integrated over 16 nodes, in whatever blocks."""
+    prior, features = OVER_SQUARE
+    return prior.Kuf(features, PLACES), prior.Kff(PLACES, PLACES[:6]), prior.draw(jax.random.key(0), 10, 2)[1](PLACES)
+
+
+def test_memory_of_an_integral_is_that_of_a_block(monkeypatch):
+    """And blocks do not change the numbers."""
+    whole, block = jax.jit(over_square)(), 4 * 2 * 10 * 16  # four rows of a draw, eight of Kuf
+    monkeypatch.setattr("inducing.priors.convolution.BLOCK_ENTRIES", block)
+    for got, expected in zip(jax.jit(lambda: over_square())(), whole, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    assert _largest(jax.make_jaxpr(lambda: over_square())().jaxpr) <= block < 7 * 2 * 10 * 16
+
+
+def test_memory_of_a_drawn_image_is_that_of_a_block(monkeypatch):
+    images, prior = jnp.asarray(RNG.normal(size=(5, 16))), ig.priors.ImageConvolution(K(), (4, 4), (2, 2), num=2)
+
+    def draw():
+        return prior.draw(jax.random.key(0), 10, 16)[1](images)
+
+    whole, block = jax.jit(draw)(), 2 * 9 * 2 * 10  # two images
+    monkeypatch.setattr("inducing.priors.image.BLOCK_ENTRIES", block)
+    np.testing.assert_allclose(jax.jit(lambda: draw())(), whole, rtol=1e-12)
+    assert _largest(jax.make_jaxpr(lambda: draw())().jaxpr) <= block < 5 * 9 * 2 * 10
+
+
 def test_rows_in_blocks_are_the_rows_of_the_other_view(monkeypatch):
     monkeypatch.setattr(sys.modules[ig.priors.as_input.__module__], "BLOCK_ENTRIES", 36)
     prior = ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[0.2, 0.5], [0.6, 0.3]]), [K(0.7), K(0.4)])
@@ -245,6 +281,10 @@ def rough_matrix():
         (lambda: ig.priors.Independent(K(), num=0), "num must be an integer of at least 1, got 0"),
         (lambda: ig.priors.MatrixValued(K(), 0), "num_outputs must be an integer of at least 1, got 0"),
         (lambda: ig.priors.MatrixValued(ig.priors.as_input(TWO).kernel, 3).covariance(X), "from 0 to 1"),
+        (lambda: model_of(ig.priors.MatrixValued(ig.priors.as_input(TWO).kernel, 3), L.Gaussian(), PAIRS).predict(X),
+         "holds 2.0; .* from 0 to 1"),
+        (lambda: model_of(ig.priors.as_input(ig.priors.LMC([[1.0]], CATEGORIES)), L.Gaussian(), PAIRS).predict(
+            np.array([[0.3, 2.0, 0.0]])), "Coregion's input must .* got 2.0"),
         (lambda: ig.priors.ImageConvolution([K(), K()], (4, 4), (2, 2), num=3), "2 GPs but num is 3"),
         (lambda: ig.priors.Derivative(ig.GP(K()), dim=0), "dim must be an integer"),
         (lambda: model_of(TWO, L.Softmax(3)), "gives 2 latent functions, a number that Softmax cannot use"),

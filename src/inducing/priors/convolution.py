@@ -19,7 +19,7 @@ from ..parameters import REAL, Module, at_least_one, fixed, positive, real
 from .base import AbstractPrior
 from .gp import draw_kernel
 from .independent import Independent, Latents, as_independent, columns
-from .latents import grouped, repeat
+from .latents import BLOCK_ENTRIES, grouped, in_blocks, repeat
 
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}  # in each dimension, and how many widths they reach
 
@@ -229,7 +229,11 @@ class ConvolutionProcess(AbstractPrior):
                     return b * own.apply(lambda Z: kernel.smoothed(a).gram(Z, X), kernel)
                 if self._closed:
                     return b * own.Kuf(kernel.smoothed(a), X)
-                return own.Kuf(kernel, _shifted(X, a)).reshape(own.num_features, X.shape[0], -1) @ b
+
+                def rows(X: Float[Array, "n D"]) -> Float[Array, "n M"]:
+                    return (own.Kuf(kernel, _shifted(X, a)).reshape(own.num_features, X.shape[0], -1) @ b).T
+
+                return self._in_blocks(rows, X, own.num_features * b.size).T
 
             return jnp.moveaxis(jax.vmap(output)(a, b), 0, -1)
 
@@ -242,8 +246,14 @@ class ConvolutionProcess(AbstractPrior):
             def pair(a1: Array, b1: Array, a2: Array, b2: Array) -> Float[Array, "N N2"]:
                 if self._closed:
                     return b1 * b2 * kernel.smoothed(a1 + a2).gram(X, Y)
-                K = kernel.gram(_shifted(X, a1), _shifted(Y, a2)).reshape(X.shape[0], -1, Y.shape[0], b2.shape[0])
-                return jnp.einsum("nqmr,q,r->nm", K, b1, b2)
+
+                def one(x: Float[Array, "1 D"]) -> Float[Array, "1 N2"]:
+                    def several(y: Float[Array, "n D"]) -> Float[Array, " n"]:
+                        return (b1 @ kernel.gram(_shifted(x, a1), _shifted(y, a2))).reshape(y.shape[0], -1) @ b2
+
+                    return in_blocks(several, Y, BLOCK_ENTRIES // (b1.size * b2.size))[None]
+
+                return in_blocks(one, X, 1)
 
             over = jax.vmap if self._closed else _sequentially
             K = over(lambda a1, b1: over(lambda a2, b2: pair(a1, b1, a2, b2))(a, b))(a, b)
@@ -270,7 +280,11 @@ class ConvolutionProcess(AbstractPrior):
                 smoothed = _draw_smoothed(kernel, key, num, dim)
                 return jax.vmap(lambda a, b: b * smoothed(X, a), out_axes=-1)(a, b)
             g = draw_kernel(kernel, key, num, dim)
-            return jax.vmap(lambda a, b: g(_shifted(X, a)).reshape(X.shape[0], -1) @ b, out_axes=-1)(a, b)
+
+            def output(a: Array, b: Array) -> Float[Array, " n"]:
+                return self._in_blocks(lambda X: g(_shifted(X, a)).reshape(X.shape[0], -1) @ b, X, num * b.size)
+
+            return jax.vmap(output, out_axes=-1)(a, b)
 
         def sites(X: Float[Array, "n D"]) -> Float[Array, "n L P"]:
             return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, keys), 0, 1)
@@ -288,6 +302,10 @@ class ConvolutionProcess(AbstractPrior):
     def _kernels(self) -> tuple[AbstractKernel, ...]:
         kernels = self.latents.kernels
         return kernels * self.num_latents if len(kernels) == 1 else kernels
+
+    def _in_blocks(self, fn: Callable, X: Array, entries: int) -> Array:
+        """fn of the rows of X, each of which takes `entries` at the nodes, for one output; all are made at once."""
+        return in_blocks(fn, X, BLOCK_ENTRIES // (self.num_outputs * entries))
 
     def _grouped(self, fn: Callable, X: Array, *each) -> Array:
         """fn for each latent, with its smoothing: variances [P, D] and amplitudes [P], or shifts and coefficients."""

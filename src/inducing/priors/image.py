@@ -179,7 +179,8 @@ class ImageConvolution(AbstractPrior):
     def draw(self, key, num, dim):
         h, w = self.patch_shape
         g, _ = self.latents.draw(key, num, h * w * self.image_shape[2])
-        return g, self._sites_of(g)
+        size = BLOCK_ENTRIES // (self.num_patches * self.num_latents * num)
+        return g, lambda X: in_blocks(self._sites_of(g), X, size)
 
     def _sites_of(self, g):
         """Sites [n, L, J] of latent functions g: [n, hwC] → [n, L]."""
