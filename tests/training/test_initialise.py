@@ -8,6 +8,8 @@ import pytest
 
 import inducing as ig
 from inducing.layers import qu
+from inducing.parameters import partition
+from inducing.training.problem import make_problem
 from inducing.training.scales import automatic_scales
 
 from .problems import MAPPED, mapped, regression, same, wave
@@ -178,8 +180,49 @@ def test_scales_of_priors_that_map_their_latents(name):
     stationary = prior.kernels[0].kernels[0].kernel if name == "matrix" else prior.kernels[0]
     spread = places.std(axis=0) if stationary.lengthscale.ndim else np.sqrt(np.mean(places.var(axis=0)))
     assert np.allclose(stationary.lengthscale, (np.sqrt(D) - 0.5) * spread)
+    if name == "as input":  # the labels of each output by themselves
+        prior, inputs, p = prior.prior, inputs[:, :-1], inputs[:, -1]
+        labels = np.where(p[:, None] == np.arange(3), labels, np.nan)
     variances = np.diagonal(prior.covariance(jnp.asarray(inputs)))
-    assert np.isclose(variances.mean(), labels.var(axis=0).mean())
+    assert np.isclose(variances.mean(), np.nanvar(labels, axis=0).mean())
+
+
+@pytest.mark.parametrize("kind", ["mixture", "independent"])
+def test_outputs_as_inputs_start_as_the_other_view(kind):
+    """Labels of two levels, with a constant mean for each; one of three outputs was not seen in either view."""
+    levels = np.array([[1e3, -5e2]])
+    labels = np.stack([y, 2.0 * y**2], axis=1) + levels
+    kernels = [ig.kernels.Matern52(), ig.kernels.SquaredExponential(), ig.kernels.Matern32()]
+    if kind == "mixture":
+        prior = ig.priors.LMC(np.eye(3) + 0.1, kernels, mean=ig.means.Constant(np.zeros(3)))
+    else:
+        prior = ig.priors.Independent([ig.GP(k, ig.means.Constant()) for k in kernels])
+    view = ig.SparseGP(ig.priors.as_input(prior), ig.features.InducingPoints(X[:5]))
+    rows = np.concatenate([np.concatenate([X, np.full_like(X, p)], axis=1) for p in range(2)])
+    view = init.scales(ig.Model(view, ig.likelihoods.Gaussian()), (rows, labels.T.reshape(-1)))
+    found = view.layers[0].prior.prior
+    means = found.mean(jnp.asarray(X[:1]))[0]
+    assert np.allclose(means, [*labels.mean(axis=0), 0.0])
+    assert np.isclose(view.likelihood.variance, 0.1 * labels.var(axis=0).mean())
+    variances = np.diagonal(found.covariance(jnp.asarray(X[:1])))
+    average = labels.var(axis=0).mean()
+    if kind == "mixture":
+        assert np.isclose(variances.mean(), average)
+    else:
+        assert np.allclose(variances, [*labels.var(axis=0), average])
+        units = make_problem(view, partition(view, None), ig.Data(rows, labels.T.reshape(-1))).units
+        assert all(np.all(np.asarray(unit[1]) > 0) for unit in units if unit is not None)
+        spreads = [unit[1] for unit in units if unit is not None and unit[1].ndim == 2]
+        assert np.allclose(spreads, X.std())  # of the data beside Z
+
+
+def test_labels_of_values_far_from_zero_beside_their_slopes():
+    labels = np.stack([y + 1e3, y], axis=1)
+    gp = ig.SparseGP(
+        ig.priors.Derivative(ig.GP(ig.kernels.Matern52(), 0.0), 1, True), ig.features.InducingPoints(X[:5])
+    )
+    model = init.scales(ig.Model(gp, ig.likelihoods.Gaussian()), (X, labels))
+    assert np.isclose(model.layers[0].prior.prior.mean_function.value, labels[:, 0].mean())
 
 
 def squared(kernel):

@@ -17,8 +17,9 @@ def as_input(prior: AbstractPrior) -> "OutputAsInput":
     """The output-as-input view of a prior (section 2.4): f(x, p), scalar, with rows (x, p) as inputs.
 
     The output's number, 0 … P − 1, stands in the last column. The latents, and so features and q(u), are those of the
-    prior, and all numbers are the same; but any outputs can be observed and predicted at any inputs. Of the sites of an
-    input (smoothed values, derivatives, patches) all are computed and one is kept, in blocks of rows.
+    prior (inducing points have no p), and all numbers are the same; but any outputs can be observed and predicted at
+    any inputs. Of the sites of an input (smoothed values, derivatives, patches) all are computed and one is kept, in
+    blocks of rows.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.SquaredExponential())

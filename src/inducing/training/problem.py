@@ -17,6 +17,8 @@ from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..means import Constant
 from ..objectives import iw_elbo_global
 from ..parameters import Partition
+from ..priors.as_input import OutputAsInput
+from .scales import latent_inputs
 
 
 class Objective(eqx.Module):
@@ -96,12 +98,13 @@ def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
     """A problem whose locations move in units of the data's spread, or of their own where no data lie beside them."""
     problem = Problem(partition, [None] * len(partition.free))
     units: list[tuple[Array, Array] | None] = [None] * len(partition.free)
-    places: Any = sparse_gps(problem.positions())
-    for layer, where in zip(sparse_gps(model), places, strict=True):
+    positions: Any = sparse_gps(problem.positions())
+    for layer, where in zip(sparse_gps(model), positions, strict=True):
         x = data.x if layer is first_layer(model) else None
+        places = None if x is None else latent_inputs(layer.prior, x)
         for leaf, j in zip(jax.tree.leaves(layer.features), _leaves(where.features), strict=True):
             if j is not None and partition.constraints[j].name == "real" and leaf.ndim == 2:
-                units[j] = leaf, _column_spread(leaf, x)
+                units[j] = leaf, _column_spread(leaf, places)
         if layer.coordinates != "w":
             size = jnp.sqrt(jnp.mean(jax.vmap(lambda K: K.diagonal())(layer.Kuu())))
             for j in (where.mean, where.root):
@@ -127,7 +130,7 @@ def _leaves(tree: Any) -> list[Any]:
     return jax.tree.leaves(tree, is_leaf=lambda v: v is None)
 
 
-def _column_spread(Z: Float[Array, "M D"], x: Array | None) -> Float[Array, "1 D"]:
+def _column_spread(Z: Float[Array, "M D"], x: np.ndarray | None) -> Float[Array, "1 D"]:
     """The standard deviation of each column of the data, else that of Z, else the size of its entries.
 
     That of Z does not come first: a few centres far out make it many times that of the data.
@@ -136,14 +139,17 @@ def _column_spread(Z: Float[Array, "M D"], x: Array | None) -> Float[Array, "1 D
     size = np.abs(values).max(axis=0, keepdims=True)
     spread = np.where(size > 0, size, 1.0)
     beside = x is not None and x.shape[1] == Z.shape[1]
-    for points in (values, np.asarray(x)) if beside else (values,):
+    for points in (values, x) if beside else (values,):
         deviation = points.std(axis=0, keepdims=True)
         spread = np.where(deviation > 10 * np.finfo(values.dtype).eps * size, deviation, spread)
     return jnp.asarray(spread, Z.dtype)
 
 
 def _with_means(prior: Any) -> list[tuple[int | None, Any]]:
-    """The parts of a prior that have a mean function: itself (None), and its latents by their numbers."""
+    """The parts of a prior that have a mean function: itself (None), and its latents by their numbers; of a view or a
+    derivative those of what it looks at."""
+    if hasattr(prior, "prior"):
+        return _with_means(prior.prior)
     latents = getattr(prior, "latents", ())
     parts = [(None, prior), *enumerate(getattr(latents, "latents", latents))]
     return [(number, part) for number, part in parts if hasattr(part, "mean_function")]
@@ -151,7 +157,10 @@ def _with_means(prior: Any) -> list[tuple[int | None, Any]]:
 
 def _output_size(layer: SparseGP, x: Array | None, latent: int | None) -> Float[Array, ""]:
     """The prior standard deviation of a latent, or of all of them."""
-    variances = jax.vmap(lambda K: K.diagonal())(layer.Kuu()) if x is None else layer.prior.Kff_diag(x[:256])
+    prior = layer.prior
+    if isinstance(prior, OutputAsInput) and x is not None:  # rows of one output may see nothing of a latent
+        prior, x = prior.prior, x[:, :-1]
+    variances = jax.vmap(lambda K: K.diagonal())(layer.Kuu()) if x is None else prior.Kff_diag(x[:256])
     return jnp.sqrt(jnp.mean(variances if latent is None else variances[latent]))
 
 

@@ -138,16 +138,22 @@ def _inputs(model: Any, data: Data) -> list[_Target]:
     first = first_layer(model)
     if not isinstance(first, SparseGP) or data.x is None:
         return []
-    x = _latent_inputs(first.prior, data.x)
+    x = latent_inputs(first.prior, data.x)
     return [t for kernel in first.prior.kernels for t in _lengthscales(kernel, x)]
 
 
-def _latent_inputs(prior: Any, x: Array) -> np.ndarray:
-    """Where the latents of a prior are looked at."""
+def latent_inputs(prior: Any, x: Array) -> np.ndarray:
+    """Where the latents of a prior are looked at.
+
+    >>> import inducing as ig
+    >>> rows = jnp.array([[0.3, 0.0], [0.7, 1.0]])
+    >>> latent_inputs(ig.priors.as_input(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52())), rows).tolist()
+    [[0.3], [0.7]]
+    """
     if isinstance(prior, OutputAsInput):
-        return _latent_inputs(prior.prior, x[:, :-1])
+        return latent_inputs(prior.prior, x[:, :-1])
     if isinstance(prior, Derivative):
-        return _latent_inputs(prior.prior, x)
+        return latent_inputs(prior.prior, x)
     if isinstance(prior, ImageConvolution):
         patches = np.asarray(prior.patches(_some(x)), float)
         return patches.reshape(-1, patches.shape[-1])
@@ -196,8 +202,22 @@ def _outputs(model: Any, data: Data) -> list[_Target]:
     if not isinstance(layer, SparseGP) or data.y is None:
         return []
     y = np.where(np.asarray(data.mask), np.asarray(data.y, float), np.nan)
-    latent = _latent(model.likelihood, y)
-    return latent.noise + _means(layer.prior, latent.centre) + _amplitudes(model, data, latent.variance)
+    prior, x = layer.prior, _places(model, data)
+    if isinstance(prior, OutputAsInput) and len(model.layers) == 1 and data.x is not None:
+        latent = _of_rows(model.likelihood, np.asarray(data.x)[:, -1].astype(int), y, prior.prior.num_outputs)
+        prior, x = prior.prior, x[:, :-1]
+    else:
+        latent = _latent(model.likelihood, y)
+    return latent.noise + _means(prior, latent.centre) + _amplitudes(prior, x, latent.variance)
+
+
+def _of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> _Latent:
+    """What labels y [N, 1] of the outputs p [N] say: as a column for each; an output without any is like the others."""
+    seen = np.unique(p[np.isfinite(y[:, 0])])
+    latent = _latent(likelihood, np.where(p[:, None] == seen[None], y, np.nan))
+    centre, variance = np.full(P, np.nan), np.full(P, latent.variance.mean())
+    centre[seen], variance[seen] = latent.centre, latent.variance
+    return _Latent(centre, variance, latent.noise)
 
 
 def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
@@ -245,7 +265,9 @@ def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
 
 
 def _means(prior: Any, centre: np.ndarray) -> list[_Target]:
-    """Constant means: of the prior, and of independent functions their own."""
+    """Constant means: of the prior, and of independent functions their own. Derivatives have none."""
+    if isinstance(prior, Derivative):
+        return _means(prior.prior, centre.reshape(-1, prior.directions)[:, 0]) if prior.values else []
     own = prior.latents if isinstance(prior, Independent) and len(prior.latents) == len(centre) else ()
     targets = []
     for gp, c in [(prior, centre), *zip(own, centre, strict=False)]:
@@ -256,10 +278,9 @@ def _means(prior: Any, centre: np.ndarray) -> list[_Target]:
     return targets
 
 
-def _amplitudes(model: Any, data: Data, variance: np.ndarray) -> list[_Target]:
-    """Factors that bring the prior variance of the last layer to that of the functions behind the labels."""
-    prior = model.layers[-1].prior
-    present = np.asarray(_prior_variances(prior, _places(model, data)), float).mean(axis=0)
+def _amplitudes(prior: Any, x: Array, variance: np.ndarray) -> list[_Target]:
+    """Factors that bring the prior variance at x to that of the functions behind the labels."""
+    present = np.asarray(_prior_variances(prior, x), float).mean(axis=0)
     own = isinstance(prior, Independent) and len(prior.latents) == len(variance)
     wanted = variance if own else [variance.mean()] * len(prior.kernels)
     found = present if own else [present.mean()] * len(prior.kernels)
