@@ -11,13 +11,14 @@ from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
 from .parameters import at_least_one
 from .priors.derivative import Derivative
+from .priors.image import ImageConvolution
 
 
 def check_model_and_data(model: Any, data: Data) -> None:
     """Raise a ValueError that names the argument, the value and the cure, unless `model` can be trained on `data`.
 
     Shapes are always checked, values only where they are concrete. Beyond `check_data`, every output needs a label;
-    one of a value and its derivatives is enough.
+    one of a value and its derivatives is enough, and one of the responses of a latent to the patches of an image.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -30,8 +31,9 @@ def check_model_and_data(model: Any, data: Data) -> None:
     if not isinstance(data.mask, jax.core.Tracer):
         seen = np.asarray(data.mask).any(axis=0)
         prior = getattr(model.layers[-1], "prior", None)
-        if isinstance(prior, Derivative) and np.size(seen) == prior.num_outputs:
-            seen = np.repeat(seen.reshape(prior.prior.num_outputs, -1).any(axis=1), prior.directions)
+        if isinstance(prior, Derivative | ImageConvolution) and np.size(seen) == prior.num_outputs:
+            alike = prior.directions if isinstance(prior, Derivative) else prior.num_sites
+            seen = np.repeat(seen.reshape(-1, alike).any(axis=1), alike)
         empty = np.flatnonzero(~seen)
         if empty.size:
             raise ValueError(
