@@ -1,6 +1,7 @@
 """A model: a stack of layers that ends in a likelihood."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -53,6 +54,13 @@ class Model(Module):
                 f"the last layer is a {type(layers[-1]).__name__}, which has no Gaussian output; "
                 "end the stack with a SparseGP, BayesianDense or Deterministic layer."
             )
+        for i, (below, layer) in enumerate(pairwise(layers), 1):
+            if isinstance(getattr(layer, "prior", None), OutputAsInput) and below.random:
+                raise ValueError(
+                    f"layers[{i}] takes rows (x, p), the number of the output last, but layers[{i - 1}] (a "
+                    f"{type(below).__name__}) puts a random number there; move p to the end by an ig.Deterministic "
+                    "layer between them."
+                )
         if not isinstance(likelihood, AbstractLikelihood):
             raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
         self.layers = layers

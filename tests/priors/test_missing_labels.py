@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.checks import check_model_and_data
 from inducing.layers.sparse_gp import _checked_features  # SparseGP's own argument is checked by its type in tests
 
 RNG = np.random.default_rng(0)
@@ -247,6 +248,18 @@ def test_slopes_alone_give_the_landscape():
         ig.fit(model_of(ig.priors.Independent([K(), K()]), ig.likelihoods.Gaussian()), (X, labels), progress=False)
 
 
+def test_patches_without_labels_are_those_of_a_latent_that_has_some():
+    prior = ig.priors.ImageConvolution(K(), (2, 3), (2, 2), num=2)
+    model = model_of(prior, ig.likelihoods.Gaussian(), ig.features.InducingPoints(np.eye(4)))
+    labels = np.zeros((8, 4))
+    labels[:, [0, 3]] = np.nan  # the first patch of the first latent, the second of the second
+    images = RNG.normal(size=(8, 6))
+    check_model_and_data(model, ig.Data(images, labels))
+    labels[:, 2] = np.nan
+    with pytest.raises(ValueError, match="every label in column 2"):
+        check_model_and_data(model, ig.Data(images, labels))
+
+
 def rough_matrix():
     """A matrix-valued kernel of paths without derivatives, in the output-as-input view."""
     kernel = ig.priors.as_input(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern12())).kernel
@@ -267,6 +280,8 @@ def rough_matrix():
         (lambda: ig.priors.ImageConvolution(K(), (4, 4), (2, 2)).patches(jnp.zeros((1, 15))), "needs 16"),
         (lambda: ig.priors.GaussianSmoothing([1.0, 2.0]), "width"),
         (lambda: ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[1.0]]), [K(), K()]), "1 columns"),
+        (lambda: ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[1.0]]), K([1.0, 2.0])).covariance(X),
+         "lengthscale has 2 entries but the inputs have 1"),
         (lambda: ig.priors.Derivative(ig.GP(ig.kernels.Matern12()), dim=1), "no derivative"),
         (lambda: ig.priors.Derivative(ig.priors.Derivative(ig.GP(ig.kernels.Matern32()), 1), 1), "no derivative"),
         (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [0.0, 1.0], [1.0, 0.5]), "lower < upper"),
@@ -303,6 +318,8 @@ def rough_matrix():
         (lambda: ig.priors.ImageConvolution(K(), (2, 2), (1, 1), weights="ones"), "each of the 4 patches"),
         (lambda: ig.priors.Derivative(ig.priors.as_input(TWO), dim=2), r"write as_input\(Derivative\(prior, dim\)\)"),
         (lambda: ig.fit(model_of(ig.priors.as_input(TWO), L.Gaussian()), (X, REALS[:, 0])), r"takes rows \(x, p\)"),
+        (lambda: ig.Model([ig.LatentVariable(1), ig.SparseGP(ig.priors.as_input(TWO), PAIRS)], L.Gaussian()),
+         r"layers\[1\] takes rows .* layers\[0\] .a LatentVariable. puts a random number there; move p"),
         (lambda: _checked_features(K(), TWO), "features must be one ig.features object.* got SquaredExponential"),
     ],
 )  # fmt: skip

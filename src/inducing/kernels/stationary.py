@@ -128,6 +128,7 @@ class SquaredExponential(AbstractStationary):
         >>> ig.kernels.SquaredExponential(lengthscale=3.0).smoothed(jnp.array([16.0])).lengthscale.tolist()
         [5.0]
         """
+        check_size(self, "lengthscale", self.lengthscale, variance.shape[0])
         lengthscale = jnp.broadcast_to(self.lengthscale, variance.shape)
         wider = jnp.sqrt(lengthscale**2 + variance)
         return SquaredExponential(wider, self.variance * jnp.prod(lengthscale / wider))

@@ -70,8 +70,8 @@ class Predictive(eqx.Module):
     def log_prob(self, y: Any) -> Float[Array, "N"]:
         """log p(y_n): outputs summed, missing ones (NaN) left out; mixtures by log-mean-exp of whole rows.
 
-        Within a component the outputs are taken as independent, except those with Gaussian noise whose covariance was
-        asked for (`output_cov=True`).
+        Within a component the outputs are taken as independent, except by a `Gaussian` likelihood whose latents'
+        covariance was asked for (`output_cov=True`).
         """
         y = self._labels(y)
         self.likelihood.check(y, index=self.index)
