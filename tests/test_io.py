@@ -1,5 +1,9 @@
 """Models on disk."""
 
+import copy
+import pickle
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,6 +66,27 @@ def test_roots_of_other_forms_come_back(tmp_path, form):
     np.testing.assert_array_equal(again, model.layers[0].root)
 
 
+def test_a_diagonal_root_comes_back(tmp_path):
+    prior, features = ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0], [2.0]])
+    diagonal = ig.SparseGP(prior, features, root=[0.1, 0.2, 0.3])
+    ig.save(tmp_path / "gp", diagonal)
+    np.testing.assert_array_equal(ig.load(tmp_path / "gp", ig.SparseGP(prior, features)).root, diagonal.root)
+
+
+@pytest.mark.parametrize("again", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
+def test_pickles_and_copies_hold_the_same_functions(again):
+    prior = ig.priors.Independent(ig.kernels.Warped(ig.kernels.Matern52(), jax.nn.relu), num=2)
+    latent = ig.LatentVariable(1, ig.layers.Amortised.mlp(jax.random.key(1), dim=1, x=1, y=1))
+    gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+    layers = [latent, ig.Deterministic(jnp.tanh), gp]
+    one = ig.Model(layers, ig.likelihoods.HeteroscedasticGaussian())
+    other = again(one)
+    assert other.likelihood.link is jnp.exp  # or closed forms would be lost
+    assert jax.tree.structure(other) == jax.tree.structure(one)
+    for got, expected in zip(jax.tree.leaves(other), jax.tree.leaves(one), strict=True):
+        assert np.array_equal(got, expected) if eqx.is_array(expected) else got is expected
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path):
     ig.save(tmp_path / "model.npz", model())
     with pytest.raises(ValueError, match=r"layers\[1\].features.Z has shape \[4, 2\] .* and \[5, 2\]"):
@@ -75,6 +100,12 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     ig.save(tmp_path / "gp", ig.SparseGP(gp, points))
     with pytest.raises(ValueError, match=r"coordinates='w'.* in .* and .*coordinates='u'.* in `like`"):
         ig.load(tmp_path / "gp", ig.SparseGP(gp, points, coordinates="u"))
+    ig.save(tmp_path / "box", ig.features.EigenLaplacian(((-1.0, 1.0),), 4))
+    with pytest.raises(ValueError, match=r"box=\(\(-1.0, 1.0\),\).* in .* and .*box=\(\(-2.0, 2.0\),\).* in `like`"):
+        ig.load(tmp_path / "box", ig.features.EigenLaplacian(((-2.0, 2.0),), 4))
+    ig.save(tmp_path / "warp", ig.kernels.Warped(ig.kernels.Matern52(), jnp.tanh))
+    with pytest.raises(ValueError, match=r".function is tanh in .* and sin in `like`"):
+        ig.load(tmp_path / "warp", ig.kernels.Warped(ig.kernels.Matern52(), jnp.sin))
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     (tmp_path / "text.npz").write_text("no archive")
     for name in ("other.npz", "text.npz"):

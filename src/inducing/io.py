@@ -1,8 +1,10 @@
-"""Models on disk: the arrays of a model in one NumPy archive, by their names."""
+"""Models on disk: the arrays of a model in one NumPy archive, by their names; what pickles and copies need."""
 
+import copyreg
 import dataclasses
 import json
 import os
+import sys
 import zipfile
 from typing import Any, TypeVar
 
@@ -22,7 +24,8 @@ def save(path: str | os.PathLike, model: eqx.Module) -> None:
 
     Arrays are named by their place (`.layers[0].prior.kernel.lengthscale`), so that `numpy.load` reads them too. Of the
     model's structure only the kinds of its parts are written: `load` takes it from a model that was built in the same
-    way, and compares.
+    way, and compares. (Models can also be pickled, if all functions in them have names; an `eqx.nn.MLP` of yours needs
+    `final_activation=jax.nn.identity`, since Equinox's default has none.)
 
     >>> import os, tempfile
     >>> import inducing as ig
@@ -112,11 +115,11 @@ def _with_roots(model: M, found: dict[str, np.ndarray]) -> M:
 
 
 def _kinds(node: Any, place: str = "") -> dict[str, str]:
-    """The class of each part of a model by its place, with those of its settings that are whole numbers or words."""
+    """The class of each part of a model by its place, with its settings that are numbers or words; functions' names."""
     if isinstance(node, tuple | list):
         return {k: v for i, part in enumerate(node) for k, v in _kinds(part, f"{place}[{i}]").items()}
     if not isinstance(node, eqx.Module):
-        return {}
+        return {place: name} if callable(node) and (name := getattr(node, "__name__", None)) else {}
     values = {field.name: (getattr(node, field.name), field.metadata) for field in dataclasses.fields(node)}
     settings = [f"{n}={v!r}" for n, (v, about) in values.items() if about.get("static") and _is_plain(v)]
     kinds = {place: f"{type(node).__name__}({', '.join(settings)})"}
@@ -128,7 +131,7 @@ def _kinds(node: Any, place: str = "") -> dict[str, str]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | int)
+    return value is None or isinstance(value, str | int | float)
 
 
 def _named(model):
@@ -137,3 +140,14 @@ def _named(model):
     pairs, treedef = jax.tree_util.tree_flatten_with_path(arrays)
     names = [jax.tree_util.keystr(path) for path, _ in pairs]
     return names, [leaf for _, leaf in pairs], lambda new: eqx.combine(jax.tree.unflatten(treedef, new), rest)
+
+
+def _by_name(function: Any) -> Any:
+    """How a function that JAX has wrapped is pickled and copied: by its name in its module, as Python's own are."""
+    name = getattr(function, "__name__", "")
+    known = getattr(sys.modules.get(function.__module__), name, None) is function
+    return name if known else function.__reduce_ex__(4)
+
+
+for _kind in (type(jax.numpy.exp), jax.custom_jvp, jax.custom_vjp):  # links, warps and activations, such as jax.nn.relu
+    copyreg.pickle(_kind, _by_name)

@@ -151,7 +151,8 @@ class Amortised(AbstractEncoder):
             raise ValueError(f"hidden must be (width, depth), got {hidden!r}; (20, 2) is two layers of 20 units.")
         out = dim + dim + (_num_lower(dim) if full else 0)
         sees = (("x",) if x else ()) + (("y", "mask") if y else ())
-        return Amortised(eqx.nn.MLP(x + 2 * y, out, hidden[0], hidden[1], activation, key=as_key(key)), sees)
+        last = jax.nn.identity  # has a name, by which it can be pickled
+        return Amortised(eqx.nn.MLP(x + 2 * y, out, hidden[0], hidden[1], activation, last, key=as_key(key)), sees)
 
     @property
     def sees(self) -> tuple[str, ...]:
