@@ -1,5 +1,6 @@
 """fit: reaches the truth, keeps what it should keep, and stops as asked."""
 
+import importlib
 from functools import partial
 
 import equinox as eqx
@@ -106,6 +107,21 @@ def test_freezing_everything_only_sets_q():
     result = quiet(model, (X, y), freeze=lambda m: (m.layers[0].prior, m.layers[0].features, m.likelihood))
     assert result.model.likelihood.variance == model.likelihood.variance
     assert np.isclose(ig.elbo(result.model, (X, y)), ig.collapsed_elbo(model, (X, y)))
+    assert np.isclose(result.bound, ig.collapsed_elbo(model, (X, y))) and "nothing to train" in result.message
+
+
+def test_a_fit_without_a_step_knows_its_bound():
+    model = regression()
+    exact = ig.elbo(model, (X, y))
+    assert np.isclose(quiet(model, (X, y), freeze=lambda m: m).bound, exact)
+    assert np.isclose(
+        quiet(model, (X, y), freeze=lambda m: m, held_out=(X[::2], y[::2])).bound,
+        ig.elbo(model, (X[::2], y[::2]), num_data=60),
+    )
+    one = quiet(model, (X, y), freeze=lambda m: m, method="adam", batch_size=1).bound
+    each = [ig.elbo(model, (X[i : i + 1], y[i : i + 1]), num_data=60) for i in range(60)]
+    assert np.isclose(each, one).any()
+    assert np.isclose(each, quiet(model, (X, y), steps=0, method="adam", batch_size=1, initialise=False).bound).any()
 
 
 def test_tied_parameters_stay_tied():
@@ -192,6 +208,22 @@ def test_interrupt_under_minibatches():
     assert len(result.history.bound) == 20  # and no other start was made
     assert same(result.model, quiet(regression(), (X, y), callback=lambda p: p.step >= 20, **options).model)
     assert ig.elbo(result.model, (X, y)) > ig.elbo(regression(), (X, y))
+
+
+def test_interrupt_before_anything_was_judged(monkeypatch):
+    module = importlib.import_module("inducing.training.fit")  # not the function of that name
+    steps, calls = module.compiled_steps(), []
+
+    def once(*args):
+        calls.append(args)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return steps(*args)
+
+    monkeypatch.setattr(module, "compiled_steps", lambda: once)
+    options = {"method": "adam", "steps": 100, "batch_size": 16, "initialise": False}
+    result = quiet(regression(), (X, y), **options)
+    assert "interrupted" in result.message and result.bound == result.history.bound[0]
 
 
 def test_callback_sees_models_and_can_stop():

@@ -31,7 +31,7 @@ from .lbfgs import Whole, maximise
 from .monitor import History, Monitor
 from .problem import Objective, Problem, make_problem, tied_again
 from .scales import automatic_scales
-from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
+from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state, shuffled
 
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
 RATE = 0.01  # Adam's learning rate if nobody says
@@ -220,7 +220,9 @@ def _run(
         watch = watch._replace(held_out=held_out)
     if not parts.free:
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
-        return _Outcome(problem, [], history, np.nan, "nothing to train", 0)
+        rows = data if plan.batch_size is None else data.rows(shuffled(key, len(data))[: plan.batch_size])
+        bound = _compiled(_value)(model, plan.objective, rows, key, len(data)) if held is None else watch.held_out([])
+        return _Outcome(problem, [], history, float(bound), "nothing to train", 0)
     if plan.method == "collapsed":
         orders = (Objective(bound, plan.objective.log_prior) for bound in orders_of_sums(model, data))
         return _climb(Whole(problem, data, *orders), steps, key, watch, plan.method)
@@ -237,6 +239,10 @@ def _per_datum(where: Any) -> tuple[int, ...]:
     """The positions of arrays whose rows belong to single data."""
     nodes = jax.tree.leaves(where, is_leaf=lambda v: isinstance(v, PerDatum))
     return tuple(i for node in nodes if isinstance(node, PerDatum) for i in jax.tree.leaves(node))
+
+
+def _value(model, objective, data, key, num_data):
+    return objective(model, data, key, num_data)
 
 
 def _held_out_score(problem, free, score, data, held, key, optimal_q):
@@ -293,7 +299,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
             n = look if first else int(n * SECONDS / max(elapsed, 1e-6))
         else:
             reason = "all steps done"
-            if not plan.noisy:
+            if not plan.noisy or steps == 0:
                 _, values = advance(loop, pace, state, jnp.asarray(1, jnp.int32))
                 monitor.judge(state.free, float(values[0]))
     except KeyboardInterrupt:

@@ -90,7 +90,9 @@ class Monitor:
         return None
 
     def close(self, reason: str) -> History:
-        """End the progress bar, which says why the fit ended; the history."""
+        """End the progress bar, which says why the fit ended; the history. Without a judgement the average stands."""
+        if self.best is None:
+            self.best_score = self.smoothed
         if self.bar is not None:
             self.bar.set_postfix_str(f"bound {self.best_score:.6g}, {reason}", refresh=False)
             self.bar.close()
