@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inducing.__main__ import main
-from inducing.table import _labels, _read, run
+from inducing.table import _labels, _read, _write, run
 
 RNG = np.random.default_rng(0)
 
@@ -67,7 +67,12 @@ def test_without_new_rows_some_are_held_out_and_scored(tmp_path, capsys):
         ("y\n1\n2.5\n", "no column beside 'y'"),
         ("x,y\n1,\n2,\n", "all cells of the target 'y' are empty"),
         ("x,y\n1,a\n2,a\n", "single class 'a'"),
-        ("x,y\n1\n", "line 2: 1 cells, but the header has 2"),
+        ("x,y\n\n1\n", "line 3: 1 cells, but the header has 2"),
+        (
+            "x;y\n1,5;2\n",
+            r"column 'x': '1,5' in row 1 is no finite number. Inputs must be numbers, with decimal points",
+        ),
+        ("x,y\n1,2\n2,3\n3,inf\n", "the target 'y' has 'inf' in row 3 among numbers"),
         ("x,y\n", "a header and at least one row"),
     ],
 )
@@ -112,6 +117,32 @@ def test_missing_words_byte_order_marks_and_ones_with_a_point(tmp_path):
     numbers, classes = _labels(["0", "1", "1.0", "null"], "y", "train.csv")
     assert classes == ["0", "1"]
     np.testing.assert_array_equal(numbers, [0.0, 1.0, 1.0, np.nan])
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_cells_may_be_separated_by_semicolons_and_tabs(tmp_path, mark):
+    (tmp_path / "train.csv").write_text(f'"x, in m"{mark}y{mark}z\n1{mark}2{mark}3\n')
+    assert _read(tmp_path / "train.csv") == {"x, in m": ["1"], "y": ["2"], "z": ["3"]}
+
+
+def test_other_encodings_seeds_and_folders_are_refused_before_the_fit(tmp_path, capsys):
+    train = write(tmp_path / "train.csv", ["x", "y"], [[0.0, 1.0], [1.0, 2.5]])
+    (tmp_path / "latin.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    calls = (
+        ([str(tmp_path / "latin.csv")], "latin.csv is no text in UTF-8"),
+        ([train, "--seed", "-1"], "--seed must be 0 or more, got -1"),
+        ([train, "--new", train, "--out", str(tmp_path / "nowhere" / "out.csv")], "nowhere"),
+    )
+    for arguments, says in calls:
+        with pytest.raises(SystemExit) as stop:
+            main(["table", *arguments, "--target", "y", "--silent"])
+        said = capsys.readouterr()
+        assert stop.value.code == 2 and says in said.err and said.out == ""
+
+
+def test_new_predictions_replace_those_that_a_table_has(tmp_path):
+    _write(tmp_path / "out.csv", {"x": ["1"], "y mean": ["5"]}, {"y mean": np.array([7.0])})
+    assert (tmp_path / "out.csv").read_text().split() == ["x,y", "mean", "1,7"]
 
 
 def test_targets_far_from_zero(tmp_path, capsys):

@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--seed", type=int, default=0, help="seed of data split and training (default: 0)")
         command.add_argument("--silent", action="store_true", help="no progress bars")
     options = parser.parse_args(arguments)
+    if options.seed < 0:
+        parser.error(f"--seed must be 0 or more, got {options.seed}")
 
     import jax
 

@@ -30,6 +30,7 @@ def run(
 ) -> dict[str, float]:
     """Fit the column `target` of a CSV file with a header by all its other columns; predict the rows of `new`.
 
+    Cells are separated by commas, semicolons or tabs, whichever the header has most of; numbers have decimal points.
     Numbers are regressed with Gaussian noise; the numbers 0 and 1, or text, are classes. An empty target, or one of NA,
     NaN, null and None, is a missing label. `out` gets the columns of `new` and, for each row, the mean and a 95 %
     interval, or the probability of each class. Without `new`, a tenth of the rows is held out of the fit, and their
@@ -58,6 +59,8 @@ def run(
     if missing:
         raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
     Xnew = X[:0] if new is None else _numbers(rows, names, new)
+    if new is not None:
+        open(out, "a").close()  # a file that cannot be written is better known before the fit than after it
     order = np.random.default_rng(seed).permutation(len(X))
     held = np.sort(order[: int(np.ceil(HELD_OUT * len(X)))]) if new is None else order[:0]
     kept = np.setdiff1d(order, held)
@@ -82,18 +85,24 @@ def run(
 
 
 def _read(path: str | Path) -> dict[str, list[str]]:
-    with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte-order mark
-        lines = [line for line in csv.reader(file) if line]
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte-order mark
+            delimiter = max(",;\t", key=file.readline().count)
+            file.seek(0)
+            reader = csv.reader(file, delimiter=delimiter)
+            lines = [(reader.line_num, line) for line in reader if line]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8 ({error}); save it in that encoding.") from error
     if len(lines) < 2:
         raise ValueError(f"{path} must have a header and at least one row, got {len(lines)} lines.")
-    header = [name.strip() for name in lines[0]]
+    header = [name.strip() for name in lines[0][1]]
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{path} has two columns called {twice!r}; rename one of them.")
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in lines[1:]:
         if len(line) != len(header):
             raise ValueError(f"{path}, line {number}: {len(line)} cells, but the header has {len(header)}.")
-    return dict(zip(header, map(list, zip(*lines[1:], strict=True)), strict=True))
+    return dict(zip(header, map(list, zip(*(line for _, line in lines[1:]), strict=True)), strict=True))
 
 
 def _inputs(table: dict[str, list[str]], target: str, path: str | Path) -> list[str]:
@@ -106,21 +115,24 @@ def _inputs(table: dict[str, list[str]], target: str, path: str | Path) -> list[
 
 
 def _number(cell: str) -> float | None:
+    """A finite number, or None."""
     try:
-        return float(cell)
+        value = float(cell)
     except ValueError:
         return None
+    return value if np.isfinite(value) else None
 
 
 def _numbers(table: dict[str, list[str]], names: list[str], path: str | Path) -> np.ndarray:
     columns = []
     for name in names:
         column = [_number(cell) for cell in table[name]]
-        bad = next((i for i, v in enumerate(column) if v is None or not np.isfinite(v)), None)
+        bad = next((i for i, v in enumerate(column) if v is None), None)
         if bad is not None:
             raise ValueError(
                 f"{path}, column {name!r}: {table[name][bad]!r} in row {bad + 1} is no finite number. Inputs must be "
-                "numbers: encode text as columns of 0 and 1, and leave out or fill in rows with gaps."
+                "numbers, with decimal points: encode text as columns of 0 and 1, and leave out or fill in rows with "
+                "gaps."
             )
         columns.append(np.asarray(column, float))
     return np.stack(columns, axis=1)
@@ -184,8 +196,8 @@ def _report(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> dict[str
 
 
 def _write(path: str | Path, rows: dict[str, list[str]], columns: dict[str, np.ndarray]) -> None:
-    cells = [*rows.values(), *([f"{v:.8g}" for v in column] for column in columns.values())]
-    with open(path, "w", newline="") as file:
+    table = rows | {name: [f"{v:.8g}" for v in column] for name, column in columns.items()}
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*rows, *columns])
-        writer.writerows(zip(*cells, strict=True))
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
