@@ -72,6 +72,11 @@ def test_one_class_is_refused():
         GPClassifier().fit(X, np.zeros(60))
 
 
+def test_a_likelihood_of_other_classes_is_refused():
+    with pytest.raises(ValueError, match="likelihood is for 3 classes, but y has 2: no, yes"):
+        GPClassifier(likelihood=ig.likelihoods.Softmax(3)).fit(X, np.where(Y > 0.0, "yes", "no"))
+
+
 @pytest.mark.parametrize("estimator", [GPRegressor(), GPClassifier()])
 def test_unfitted_estimators_say_so(estimator):
     with pytest.raises(NotFittedError, match="not fitted"):

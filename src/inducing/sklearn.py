@@ -134,6 +134,8 @@ class GPClassifier(ClassifierMixin, _GP):
             raise ValueError(f"y has {C} class; a classifier needs two or more classes.")
         default = likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C)
         likelihood = default if self.likelihood is None else self.likelihood
+        if (given := getattr(likelihood, "num_classes", C)) != C:
+            raise ValueError(f"likelihood is for {given} classes, but y has {C}: {', '.join(map(str, self.classes_))}.")
         return self._train(X, codes.astype(float), likelihood.num_latents(1), likelihood)
 
     def predict_proba(self, X: Any) -> np.ndarray:
