@@ -77,6 +77,9 @@ def test_natural_gradients_reach_what_a_skip_holds():
     assert np.abs(w.mean - skipped().layers[0].layers[0].mean).max() > 0.02  # further than Adam
     np.testing.assert_allclose(u.mean, w.mean, rtol=1e-6)
     np.testing.assert_allclose(u.root, w.root, rtol=1e-6, atol=1e-9)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 0), 0)  # that of the first step of the first start
+    inside = ig.natural_gradient_step(skipped(), (X, y), layer=lambda m: m.layers[0].layers[0], key=key)
+    np.testing.assert_allclose(inside.layers[0].layers[0].mean, w.mean, rtol=1e-6)
 
 
 def test_inducing_points_that_a_skip_holds_move_in_units_of_the_data():

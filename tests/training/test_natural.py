@@ -124,3 +124,5 @@ def test_only_sparse_gp_layers_take_natural_gradients():
     deep = ig.Model([ig.Deterministic(jnp.sin), *model.layers], model.likelihood)
     with pytest.raises(TypeError, match=r"layers\[0\] is a Deterministic; natural gradients are for SparseGP layers"):
         ig.natural_gradient_step(deep, (X, y), layer=0)
+    with pytest.raises(TypeError, match=r"layer\(model\) is a Gaussian; natural gradients are for SparseGP layers"):
+        ig.natural_gradient_step(deep, (X, y), layer=lambda m: m.likelihood)

@@ -77,7 +77,7 @@ def natural_gradient_step(
     gamma: float = 1.0,
     *,
     objective: Callable = elbo,
-    layer: int = -1,
+    layer: int | Callable[[Any], Any] = -1,
     key: Array | None = None,
     num_data: int | None = None,
 ) -> Any:
@@ -86,7 +86,8 @@ def natural_gradient_step(
     With a Gaussian likelihood, all data and γ = 1 this lands on the optimum: it equals `ig.collapse`. A q(u) that has
     no room for the optimum's correlations (a diagonal one, or one per latent where outputs mix latents) overshoots
     instead, and may diverge: take a γ of 0.1, say. γ is halved until the new covariance is positive definite.
-    `objective`, `key` and `num_data` are as in `ig.elbo`.
+    `layer` is its number, or `lambda m: m.layers[0].layers[1]` for one inside a Skip. `objective`, `key` and `num_data`
+    are as in `ig.elbo`.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -95,20 +96,22 @@ def natural_gradient_step(
     >>> abs(float(ig.elbo(stepped, data) - ig.collapsed_elbo(model, data))) < 1e-9
     True
     """
-    if not -len(model.layers) <= layer < len(model.layers):
+    if not callable(layer) and not -len(model.layers) <= layer < len(model.layers):
         raise IndexError(
             f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."
         )
-    gp = model.layers[layer]
+    pick: Callable[[Any], Any] = layer if callable(layer) else lambda m: m.layers[layer]
+    gp = pick(model)
     if not isinstance(gp, SparseGP):
-        raise TypeError(f"layers[{layer}] is a {type(gp).__name__}; natural gradients are for SparseGP layers.")
+        name = "layer(model)" if callable(layer) else f"layers[{layer}]"
+        raise TypeError(f"{name} is a {type(gp).__name__}; natural gradients are for SparseGP layers.")
     if qu.is_kronecker(gp.root):
         raise TypeError("a Kronecker root has no natural-gradient step in closed form; use ig.fit(..., method='adam').")
     data = as_data(data, dtype_of(model))
     check_data(model, data)
 
     def where(m):
-        return m.layers[layer].mean, m.layers[layer].root
+        return pick(m).mean, pick(m).root
 
     def value(q):
         return objective(eqx.tree_at(where, model, q), data, **given)
