@@ -1,10 +1,13 @@
 """One compilation serves a whole fit, and the next one of the same shapes."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
 
 import inducing as ig
+from inducing.training.problem import Objective
 
 from .problems import regression, wave
 
@@ -33,6 +36,21 @@ def test_steps_trace_once_whatever_the_values_batches_and_numbers_of_steps():
     assert len(calls) == 1
     run(regression(), method="natgrad", steps=3, batch_size=9)  # another shape
     assert len(calls) == 2
+
+
+def test_options_written_anew_for_each_fit_trace_once():
+    calls = []
+
+    def objective(model, data, beta, where=None):
+        calls.append(beta)
+        return ig.elbo(model, data, beta=beta)
+
+    X, y = wave(50)
+    for beta in (0.5, 0.5, 0.7):
+        ig.fit(regression(), (X, y), objective=partial(objective, beta=beta), method="adam", steps=1, progress=False)
+    assert calls == [0.5, 0.7]
+    held = partial(objective, beta=0.5, where=jnp.ones(2))  # has no hash
+    assert Objective(held).fn is held
 
 
 def test_lbfgs_traces_once():

@@ -35,7 +35,7 @@ class Objective(eqx.Module):
     def __init__(self, fn: Callable, log_prior: Callable | None = None):
         names = inspect.signature(fn).parameters
         anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values())
-        self.fn, self.log_prior = fn, log_prior
+        self.fn, self.log_prior = _known(fn), log_prior
         self.takes_key = anything or ("key" in names and "key" not in bound(fn))
         scales = anything or ("num_data" in names and "num_data" not in bound(fn))
         self.takes_num_data = scales and base(fn) is not iw_elbo_global
@@ -46,6 +46,20 @@ class Objective(eqx.Module):
             kwargs["num_data"] = num_data
         value = _number("objective(model, data)", self.fn(model, data, **kwargs))
         return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
+
+
+_partials: dict[Any, Callable] = {}
+
+
+def _known(fn: Callable) -> Callable:
+    """For a `functools.partial`, the first one that held the same: it has been compiled."""
+    if not isinstance(fn, functools.partial):
+        return fn
+    options = frozenset((name, type(value)) for name, value in fn.keywords.items())  # 1 and 1.0 are equal
+    try:
+        return _partials.setdefault((fn.func, fn.args, options, frozenset(fn.keywords.items())), fn)
+    except TypeError:  # options without a hash, such as arrays
+        return fn
 
 
 def _number(name: str, value: Any) -> Float[Array, ""]:
