@@ -126,6 +126,28 @@ def test_training_is_the_same_in_any_units(coordinates):
         assert np.allclose(bounds, bounds[0], atol=atol), (method, bounds)
 
 
+@pytest.mark.parametrize("method", ["collapsed", "adam"])
+def test_change_points_and_slopes_train_the_same_in_any_units(method):
+    found = []
+    for scale_x, scale_y in [(1.0, 1.0), (1e3, 1e9), (1e-3, 1e-9)]:
+        two = ig.kernels.ChangePoint((ig.kernels.Matern52(), ig.kernels.Matern52()), [1.5 * scale_x])
+        prior = ig.GP(two, ig.means.Linear([0.0]))
+        model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(X[::6] * scale_x)), ig.likelihoods.Gaussian())
+        result = ig.fit(model, (X * scale_x, (y + X[:, 0]) * scale_y), method=method, steps=20, progress=False)
+        prior = result.model.layers[0].prior
+        slope = prior.mean_function.weights[0] * scale_x / scale_y
+        found.append(
+            [
+                prior.kernel.locations[0] / scale_x,
+                prior.kernel.steepness * scale_x,
+                slope,
+                result.bound + len(y) * np.log(scale_y),
+            ]
+        )
+    assert abs(found[0][0] - 1.5) > 0.01 and abs(found[0][2]) > 0.01
+    np.testing.assert_allclose(found, [found[0]] * 3, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.slow
 def test_every_likelihood_of_continuous_labels_trains_the_same_in_any_units():
     L = ig.likelihoods

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..data import Data
+from ..kernels.composite import ActiveDims, ChangePoint
 from ..layers.deterministic import first_layer
 from ..layers.sparse_gp import SparseGP, sparse_gps
-from ..means import Constant
+from ..means import Constant, Linear
 from ..objectives import iw_elbo_global
 from ..parameters import Partition
 from ..priors.as_input import OutputAsInput
@@ -125,10 +126,15 @@ def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
                 if j is not None:
                     units[j] = jnp.zeros((), size.dtype), size
         for latent, part in _with_means(where.prior):
+            slopes = part.mean_function.weights if isinstance(part.mean_function, Linear) else None
             for j in jax.tree.leaves(part.mean_function):
-                moves_up = isinstance(part.mean_function, Constant) or partition.free[j].size == 1
+                moves_up = isinstance(part.mean_function, Constant | Linear) or partition.free[j].size == 1
                 if moves_up and partition.constraints[j].name == "real":
-                    units[j] = partition.free[j], _output_size(layer, x, latent)
+                    size = _output_size(layer, x, latent)
+                    units[j] = partition.free[j], size / _row_spread(partition.free[j], x) if j == slopes else size
+        for j, size in _change_points(where.prior, x):
+            first = jnp.arange(partition.free[j].size) == 0  # of ordered numbers, the others move as logarithms
+            units[j] = jnp.where(first, partition.free[j], 0.0), jnp.where(first, size, 1.0)
     return Problem(partition, units)
 
 
@@ -157,6 +163,27 @@ def _column_spread(Z: Float[Array, "M D"], x: np.ndarray | None) -> Float[Array,
         deviation = points.std(axis=0, keepdims=True)
         spread = np.where(deviation > 10 * np.finfo(values.dtype).eps * size, deviation, spread)
     return jnp.asarray(spread, Z.dtype)
+
+
+def _row_spread(weights: Array, x: Array | None) -> Array:
+    """The standard deviation of the column of the data that each row of weights [D] or [D, P] multiplies."""
+    if x is None or x.shape[1] != weights.shape[0]:
+        return jnp.ones((), weights.dtype)
+    spread = _column_spread(x, x)[0].astype(weights.dtype)
+    return spread.reshape(-1, *[1] * (weights.ndim - 1))
+
+
+def _change_points(where: Any, x: Array | None) -> list[tuple[int, Array]]:
+    """The locations of each ChangePoint that trains, by their position, and the spread of the column they are in."""
+    found: list[tuple[int, Array]] = []
+    for part in jax.tree.leaves(where, is_leaf=lambda v: isinstance(v, ActiveDims | ChangePoint)):
+        if isinstance(part, ActiveDims):
+            found += _change_points(part.kernel, None if x is None else x[:, np.array(part.dims)])
+        elif isinstance(part, ChangePoint):
+            found += _change_points(part.kernels, x)
+            if part.locations is not None and x is not None and part.dim < x.shape[1]:
+                found.append((part.locations, _column_spread(x, x)[0, part.dim]))
+    return found
 
 
 def _with_means(prior: Any) -> list[tuple[int | None, Any]]:

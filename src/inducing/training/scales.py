@@ -49,7 +49,8 @@ def scales(model: Any, data: Any) -> Any:
     is the logarithm of a scale (LogNormal, Gamma, Weibull, Exponential): the same with log y. A HeteroscedasticGaussian
     has one of each, the second being the logarithm of the noise. So labels of any size need a constant mean where the
     scale of y is a shift of f. Lengthscales of the first layer become (√D − ½) standard deviations of the latents'
-    inputs, which for images are patches. `ig.fit` does this for parameters at their default value; see there.
+    inputs, which for images are patches, and the steepness of a ChangePoint 2 over the standard deviation of its
+    column. `ig.fit` does this for parameters at their default value; see there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -164,7 +165,9 @@ def latent_inputs(prior: Any, x: Array) -> np.ndarray:
 
 
 def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
-    if isinstance(kernel, Sum | Product | ChangePoint):
+    if isinstance(kernel, ChangePoint):
+        return _steepness(kernel, x) + [t for part in kernel.kernels for t in _lengthscales(part, x)]
+    if isinstance(kernel, Sum | Product):
         return [t for part in kernel.kernels for t in _lengthscales(part, x)]
     if isinstance(kernel, Warped):
         warped = jax.vmap(kernel.function)(_some(jnp.asarray(x, dtype_of(kernel))))
@@ -186,6 +189,15 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     value = (np.sqrt(D) - 0.5) * spread
     ratio = np.asarray(leaf, float) / value
     return [_Target(leaf, value, bool((ratio > FAR).any() or (ratio < 1.0 / FAR).any()))]
+
+
+def _steepness(kernel: ChangePoint, x: np.ndarray) -> list[_Target]:
+    """A change takes about a lengthscale of one dimension; a user's may be as sudden as can be."""
+    spread = x[:, kernel.dim].std() if kernel.dim < x.shape[1] else 0.0
+    if not spread > 0.0:
+        return []
+    value = np.full(kernel.steepness.shape, 2.0 / spread)
+    return [_Target(kernel.steepness, value, bool((kernel.steepness < value / FAR).any()))]
 
 
 class _Latent(NamedTuple):
