@@ -149,7 +149,7 @@ def train(name: str, model: Model, data: Data, work: Budget, key: Array, progres
         batch_size=work.batch,
         optimiser=optax.adam(schedule),
         callback=_limit(work.seconds[name]),
-        progress=progress,
+        progress=progress and name,
         key=key,
     )
 

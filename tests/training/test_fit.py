@@ -14,6 +14,7 @@ import pytest
 
 import inducing as ig
 from inducing.parameters import parameters
+from inducing.training.monitor import Monitor
 
 from .problems import regression, same, wave
 
@@ -229,6 +230,12 @@ def test_interrupt_before_anything_was_judged(monkeypatch):
 def test_callback_sees_models_and_can_stop():
     result = quiet(regression(), (X, y), method="adam", steps=200, callback=lambda p: p.step >= 50)
     assert len(result.history.bound) < 100 and "callback" in result.message
+    result = quiet(regression(), (X, y), callback=lambda p: True)
+    assert len(result.history.bound) == 0 and "callback" in result.message
+    seen = []
+    quiet(regression(), (X, y), steps=2, callback=lambda p: seen.append((p.bound, ig.elbo(p.model, (X, y)))))
+    assert len(seen) == 3
+    np.testing.assert_allclose(*zip(*seen, strict=True))  # with the optimal q(u) that the collapsed bound is of
     models = []
     quiet(regression(), (X, y), method="adam", steps=2, callback=lambda p: models.append(p.model))
     assert isinstance(models[0], ig.Model)
@@ -296,6 +303,17 @@ def test_adam_fades_under_noise_and_no_other_optimiser_does():
     np.testing.assert_allclose(moved(objective=slope), 0.01 * (200 + last), rtol=1e-6)
     np.testing.assert_allclose(moved(objective=lambda m, d: slope(m, d)), 3.0, rtol=1e-6)
     np.testing.assert_allclose(moved(objective=slope, optimiser=optax.adam(0.01)), 3.0, rtol=1e-6)
+
+
+def test_the_moving_average_does_not_depend_on_the_clock():
+    """Steps come in pieces of any length; the first ones, fewer than the window, have their mean."""
+    values, found, options = np.arange(20.0) ** 2, [], ("callback", "patience", "held_out")
+    for cuts in ([], [1, 10], [1, 3, 11, 15]):
+        monitor = Monitor(20, label="", window=50.0, build=lambda free: free, progress=False, **dict.fromkeys(options))
+        for piece in np.split(values, cuts):
+            monitor.record(piece)
+        found.append(monitor.smoothed)
+    np.testing.assert_allclose(found, values.mean())
 
 
 def test_held_out_data_decide_and_stop():
@@ -380,8 +398,9 @@ def test_progress_can_be_silenced_and_shows_bound_and_speed(capsys):
     quiet(regression(), (X, y), method="adam", steps=5)
     out = capsys.readouterr()
     assert out.out == "" and out.err == ""
-    ig.fit(regression(), (X, y), method="adam", steps=5)
+    ig.fit(regression(), (X, y), method="adam", steps=5, progress="fold 3")
     out = capsys.readouterr()
+    assert out.err.lstrip("\r").startswith("fold 3:")
     assert out.out == "" and "bound" in out.err and "step/s" in out.err
     assert out.err.rstrip().endswith("all steps done]")
 

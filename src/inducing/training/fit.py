@@ -76,12 +76,13 @@ class _Outcome(NamedTuple):
 
 
 class _Watch(NamedTuple):
-    """What the user asked to see while it runs."""
+    """What the user asked to see while it runs; `build` makes a model of free arrays, `held_out` a score."""
 
-    progress: bool
+    progress: bool | str
     callback: Callable | None
-    held_out: Callable | None
     patience: int | None
+    build: Callable[[list[Array]], Any]
+    held_out: Callable[[list[Array]], float] | None
 
 
 def fit(
@@ -103,7 +104,7 @@ def fit(
     held_out: Any = None,
     patience: int | None = None,
     callback: Callable | None = None,
-    progress: bool = True,
+    progress: bool | str = True,
     key: Array | None = None,
 ) -> FitResult:
     """Train `model` on `data`, (X, y) or `ig.Data`, by raising `objective`; the model that is passed stays as it is.
@@ -144,7 +145,8 @@ def fit(
     also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called with
     `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. Both look every 10 to 100
     steps, a hundredth of all (L-BFGS: after each), so that a smaller `patience` is that. A step that gives NaN or
-    infinity is skipped and counted. The same `key` gives the same result.
+    infinity is skipped and counted. `progress` shows a bar, labelled with the method or, if it is a text, with that.
+    The same `key` gives the same result.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -188,8 +190,8 @@ def fit(
     plan = make_plan(model, data, parts, objective, log_prior, method, batch_size, gamma, asked)
     if plan.optimal_q:
         parts = partition(model, lambda m: (freeze(m) if freeze else (), m.layers[0].mean, m.layers[0].root))
-    watch = _Watch(progress, callback, None, patience)
-    steps = plan.default_steps if steps is None else steps
+    watch = {"progress": progress, "callback": callback, "patience": patience}
+    steps = plan.default_steps if steps is None else int(steps)
 
     outcomes: list[_Outcome] = []
     with limited_threads():
@@ -207,21 +209,23 @@ def fit(
 
 
 def _run(
-    plan: Plan, parts: Partition, data: Data, held: Data | None, watch: _Watch, steps, key, optimiser, rate, clamp
+    plan: Plan, parts: Partition, data: Data, held: Data | None, asked: dict, steps, key, optimiser, rate, clamp
 ) -> _Outcome:
     model = parts.model()
     problem = make_problem(model, parts, data)
-    if held is not None:
+
+    def build(free):
+        return _compiled(collapse)(problem.model(free), data) if plan.optimal_q else problem.model(free)
+
+    def held_out(free):
         score = Objective(plan.objective.fn)
+        return float(_compiled(_held_out_score)(problem, free, score, data, held, key, plan.optimal_q))
 
-        def held_out(free):
-            return float(_compiled(_held_out_score)(problem, free, score, data, held, key, plan.optimal_q))
-
-        watch = watch._replace(held_out=held_out)
+    watch = _Watch(**asked, build=build, held_out=None if held is None else held_out)
     if not parts.free:
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
         rows = data if plan.batch_size is None else data.rows(shuffled(key, len(data))[: plan.batch_size])
-        bound = _compiled(_value)(model, plan.objective, rows, key, len(data)) if held is None else watch.held_out([])
+        bound = _compiled(_value)(model, plan.objective, rows, key, len(data)) if held is None else held_out([])
         return _Outcome(problem, [], history, float(bound), "nothing to train", 0)
     if plan.method == "collapsed":
         orders = (Objective(bound, plan.objective.log_prior) for bound in orders_of_sums(model, data))
@@ -254,7 +258,7 @@ def _held_out_score(problem, free, score, data, held, key, optimal_q):
 
 def _climb(whole: Whole, steps: int, key: Array, watch: _Watch, label: str) -> _Outcome:
     """L-BFGS."""
-    monitor = Monitor(whole.problem.model, steps, label=label, window=1.0, **watch._asdict())
+    monitor = Monitor(steps, label=label, window=1.0, **watch._asdict())
     reason, failures = "failed", 0
     try:
         reason, failures = maximise(whole, steps, monitor, key)
@@ -272,7 +276,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
     state = _compiled(initial_state)(loop, key)
     epoch = len(loop.data) / (loop.batch_size or len(loop.data))
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
-    monitor = Monitor(loop.problem.model, steps, label=plan.method, window=window, **watch._asdict())
+    monitor = Monitor(steps, label=plan.method, window=window, **watch._asdict())
     look = min(max(LOOK[0], steps // 100), LOOK[1])
     reason, n, failures = "failed", 1, 0
     try:
@@ -412,7 +416,7 @@ def _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patie
     def whole(name, value, least, most=None):
         if value is None:
             return
-        if isinstance(value, bool) or int(value) != value or value < least or (most is not None and value > most):
+        if isinstance(value, bool) or value % 1 != 0 or value < least or (most is not None and value > most):
             bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
             raise ValueError(f"{name} must be a whole number, {bounds}; got {value}.")
 

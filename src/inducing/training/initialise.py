@@ -127,7 +127,7 @@ def _greedy(kernel: AbstractKernel, X: Array, M: int) -> Array:
 
 
 def _checked_size(M: int) -> int:
-    if int(M) != M or M < 1:
+    if M % 1 != 0 or M < 1:
         raise ValueError(f"M must be a whole number of at least 1, got {M}.")
     return int(M)
 

@@ -113,7 +113,8 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
         raise FloatingPointError(
             f"the objective is {-f} at the start; check the starting values, or let initialise=True set their scales."
         )
-    monitor.judge(unflatten(best_x), -f)
+    if stop := monitor.judge(unflatten(best_x), -f):
+        return stop, failures
     reason = "all steps done"
     try:
         for _ in range(RESTARTS):
@@ -128,6 +129,8 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
             if before - best_f <= 1e-9 * (1.0 + abs(best_f)):  # the line search fails where rounding hides the slope
                 reason = "converged as far as rounding allows"
                 break
+        else:
+            reason = "the line search gave up" if monitor.step < steps else reason
     except _Stop as stop:
         reason = str(stop)
     return reason, failures

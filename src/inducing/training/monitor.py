@@ -37,14 +37,14 @@ class Monitor:
 
     def __init__(
         self,
-        build: Callable[[Any], Any],
         total: int,
         *,
-        progress: bool,
+        progress: bool | str,
         label: str,
         callback: Callable | None,
-        held_out: Callable | None,
         patience: int | None,
+        build: Callable[[Any], Any],
+        held_out: Callable | None,
         window: float,
     ):
         self.build, self.callback, self.held_out = build, callback, held_out
@@ -52,10 +52,10 @@ class Monitor:
         self.bounds: list[np.ndarray] = []
         self.times: list[np.ndarray] = []
         self.step = 0
-        self.smoothed = np.nan
+        self.seen, self.smoothed = 0, np.nan
         self.best_score, self.best, self.best_step = -np.inf, None, 0
         self.started = time.perf_counter()
-        self.bar = _bar(total, label) if progress else None
+        self.bar = _bar(total, progress if isinstance(progress, str) else label) if progress else None
 
     def record(self, values: np.ndarray) -> None:
         """Add the objective of some steps."""
@@ -64,8 +64,9 @@ class Monitor:
         self.bounds.append(values)
         self.times.append(np.linspace(before, now, len(values) + 1)[1:])
         self.step += len(values)
-        for value in values[np.isfinite(values)]:
-            rate = 1.0 if np.isnan(self.smoothed) else max(1.0 / self.window, 1.0 / self.step)
+        for value in values[np.isfinite(values)]:  # one by one: how many come at a time is the clock's choice
+            self.seen += 1
+            rate = 1.0 / min(self.window, self.seen)
             self.smoothed = value if rate == 1.0 else self.smoothed + rate * (value - self.smoothed)
         if self.bar is not None:
             self.bar.set_postfix_str(f"bound {self.smoothed:.6g}", refresh=False)
