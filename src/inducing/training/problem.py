@@ -150,7 +150,7 @@ def _leaves(tree: Any) -> list[Any]:
     return jax.tree.leaves(tree, is_leaf=lambda v: v is None)
 
 
-def _column_spread(Z: Float[Array, "M D"], x: np.ndarray | None) -> Float[Array, "1 D"]:
+def _column_spread(Z: Float[Array, "M D"], x: np.ndarray | Array | None) -> Float[Array, "1 D"]:
     """The standard deviation of each column of the data, else that of Z, else the size of its entries.
 
     That of Z does not come first: a few centres far out make it many times that of the data.
@@ -159,7 +159,7 @@ def _column_spread(Z: Float[Array, "M D"], x: np.ndarray | None) -> Float[Array,
     size = np.abs(values).max(axis=0, keepdims=True)
     spread = np.where(size > 0, size, 1.0)
     beside = x is not None and x.shape[1] == Z.shape[1]
-    for points in (values, x) if beside else (values,):
+    for points in (values, np.asarray(x)) if beside else (values,):
         deviation = points.std(axis=0, keepdims=True)
         spread = np.where(deviation > 10 * np.finfo(values.dtype).eps * size, deviation, spread)
     return jnp.asarray(spread, Z.dtype)
