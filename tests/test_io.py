@@ -87,6 +87,16 @@ def test_pickles_and_copies_hold_the_same_functions(again):
         assert np.array_equal(got, expected) if eqx.is_array(expected) else got is expected
 
 
+def test_a_root_comes_back_in_its_form(tmp_path):
+    def built(root=None):
+        points = ig.features.InducingPoints([[0.0], [1.0], [2.0]])
+        return ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=2), points, root=root)
+
+    for saved, other in ((built(np.full((2, 3), 0.5)), built()), (built(), built(np.ones((2, 3))))):
+        ig.save(tmp_path / "gp", saved)
+        np.testing.assert_array_equal(ig.load(tmp_path / "gp", other).root, saved.root)
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path):
     ig.save(tmp_path / "model.npz", model())
     with pytest.raises(ValueError, match=r"layers\[1\].features.Z has shape \[4, 2\] .* and \[5, 2\]"):
