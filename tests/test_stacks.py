@@ -110,6 +110,14 @@ def test_fewer_data_than_the_width():
     np.testing.assert_allclose(W.T @ W, np.eye(8), atol=1e-12)
 
 
+def test_inducing_points_lie_where_the_latent_variable_does():
+    latent = ig.LatentVariable(1, mean=[50.0], scale=[5.0])
+    layer = ig.deep_gp(np.zeros((40, 0)), NOISE, num_layers=1, num_inducing=40, latent=latent).layers[1]
+    h = np.asarray(layer.features.Z)
+    assert abs(h.mean() - 50.0) < 4.5 * 5.0 / 40**0.5 and 3.0 < h.std() < 7.0
+    assert 3.0 < layer.prior.kernel.lengthscale[0] < 7.0
+
+
 def test_equal_inputs_with_different_latents_are_different_inducing_points():
     latent = ig.LatentVariable(2)
     for X, num, shape in ((np.zeros((30, 0)), 5, (5, 2)), (np.repeat([0.0, 1.0, 2.0], 10)[:, None], 20, (20, 3))):

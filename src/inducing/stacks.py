@@ -73,8 +73,8 @@ def deep_gp(
         layers.append(latent)
         rng = np.random.default_rng(0)
         Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))  # equal inputs are different with different h
-        Z = np.concatenate([Z, rng.standard_normal((len(Z), latent.dim))], axis=1)
-        x = np.concatenate([x, rng.standard_normal((len(x), latent.dim))], axis=1)
+        mean, scale = (np.asarray(a)[0] for a in latent.prior_moments(dtype))
+        Z, x = (np.concatenate([a, mean + scale * rng.standard_normal((len(a), latent.dim))], axis=1) for a in (Z, x))
     width = min(x.shape[1], 30) if width is None else width
     for _ in range(num_layers - 1):
         mean, matrix = _inner_mean(x, width, dtype)

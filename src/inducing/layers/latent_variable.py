@@ -79,7 +79,7 @@ class LatentVariable(AbstractLayer):
         """h for so many replicates of each datum (as many as x has, if it has several), moved by `shift` [N, R, d]."""
         N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
         noise = standard_normal(key, (N, R, self.dim), x.dtype)
-        prior_mean, prior_scale = self._prior(x.dtype)
+        prior_mean, prior_scale = self.prior_moments(x.dtype)
         if self.encoder is None or (data.y is None and not self._predicts()):
             return Sample(prior_mean + prior_scale * noise, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
         mean, root = self.encoder(x, data, self.dim)
@@ -94,7 +94,7 @@ class LatentVariable(AbstractLayer):
         return Sample(h, log_ratio, self._kl(mean, root))
 
     def _kl(self, mean: Array, root: Array) -> Array:
-        prior_mean, prior_scale = self._prior(mean.dtype)
+        prior_mean, prior_scale = self.prior_moments(mean.dtype)
         diagonal = root.ndim == 3
         relative = root / (prior_scale if diagonal else prior_scale[..., None])
         trace = jnp.sum(relative**2, axis=-1 if diagonal else (-2, -1))
@@ -127,8 +127,8 @@ class LatentVariable(AbstractLayer):
         inverse = jax.vmap(jax.vmap(triangular_inverse))(root)
         return (inverse @ difference[..., None])[..., 0]
 
-    def _prior(self, dtype: Any) -> tuple[Array, Array]:
-        """Mean and scale as [1, 1, d]."""
+    def prior_moments(self, dtype: Any) -> tuple[Float[Array, "1 1 d"], Float[Array, "1 1 d"]]:
+        """Mean and standard deviations of p(h)."""
         mean = jnp.zeros(self.dim, dtype) if self.mean is None else self.mean
         scale = jnp.ones(self.dim, dtype) if self.scale is None else self.scale
         return mean[None, None], scale[None, None]
