@@ -367,3 +367,14 @@ def test_scales_of_a_first_layer_inside_a_skip(coordinates):
     inner = ig.initialise.scales(model, (x, np.ones(4))).layers[0].layers[0]
     np.testing.assert_allclose(inner.prior.kernel.lengthscale, 0.5 * x.std(), rtol=1e-12)
     np.testing.assert_allclose(inner.kl(), 0.0, atol=1e-6)
+
+
+def test_scales_of_a_gp_above_a_latent_variable():
+    """(√2 − ½) standard deviations of x in its units, and of h, which is appended to it, by its prior."""
+    x = 1e6 * np.random.default_rng(0).normal(size=500)
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((500, 1)), scale=1e-3), scale=2.0)
+    kernel = ig.kernels.Matern52(lengthscale=jnp.ones(2))
+    gp = ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(np.zeros((1, 2))))
+    model = ig.Model([latent, ig.Skip(gp), ig.Deterministic(lambda v: v[2:])], ig.likelihoods.Gaussian())
+    scaled = init.scales(model, (x, np.ones(500))).layers[1].layers[0].prior.kernel.lengthscale
+    np.testing.assert_allclose(scaled / (np.sqrt(2) - 0.5), [x.std(), 2.0], rtol=0.15)

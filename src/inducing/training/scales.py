@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,7 +19,8 @@ from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
 from ..kernels.dot_product import Polynomial
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
-from ..layers.deterministic import first_layer
+from ..layers.base import AbstractLayer
+from ..layers.deterministic import Skip
 from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..parameters import dtype_of
 from ..priors.as_input import OutputAsInput
@@ -48,9 +49,9 @@ def scales(model: Any, data: Any) -> Any:
     variance of y (its kernels keep their proportions), the noise a tenth of it, constant means the mean of y. Where f
     is the logarithm of a scale (LogNormal, Gamma, Weibull, Exponential): the same with log y. A HeteroscedasticGaussian
     has one of each, the second being the logarithm of the noise. So labels of any size need a constant mean where the
-    scale of y is a shift of f. Lengthscales of the first layer become (√D − ½) standard deviations of the latents'
-    inputs, which for images are patches, and the steepness of a ChangePoint 2 over the standard deviation of its
-    column. `ig.fit` does this for parameters at their default value; see there.
+    scale of y is a shift of f. Lengthscales of the first GP become (√D − ½) standard deviations of the latents'
+    inputs: for images patches, above other layers a sample of what these give; the steepness of a ChangePoint becomes 2
+    over the standard deviation of its column. `ig.fit` does this for parameters at their default value; see there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -135,12 +136,26 @@ def _at_default(tree: Any) -> dict[int, bool]:
 
 
 def _inputs(model: Any, data: Data) -> list[_Target]:
-    """Lengthscales of the first layer."""
-    first = first_layer(model)
-    if not isinstance(first, SparseGP) or data.x is None:
+    """Lengthscales of the first sparse GP."""
+    if data.x is None or not sparse_gps(model):
         return []
-    x = latent_inputs(first.prior, data.x)
+    new = Data(data.x, index=data.index)  # without labels, so that latent variables come from their prior
+    first, x = _first_gp(model.layers, data.x[:, None], new, jax.random.key(0))
+    if first is None:
+        return []
+    x = latent_inputs(first.prior, x[:, 0])
     return [t for kernel in first.prior.kernels for t in _lengthscales(kernel, x)]
+
+
+def _first_gp(layers: Sequence[AbstractLayer], x: Array, data: Data, key: Array) -> tuple[SparseGP | None, Array]:
+    """The first sparse GP of a stack and a sample [N, 1, D] of its inputs."""
+    for layer, k in zip(layers, jax.random.split(key, len(layers)), strict=True):
+        if isinstance(layer, SparseGP):
+            return layer, x
+        if isinstance(layer, Skip) and sparse_gps(layer):
+            return _first_gp(layer.layers, x, data, k)
+        x, _ = eqx.filter_jit(layer.propagate)(x, k, data, 1)
+    return None, x
 
 
 def latent_inputs(prior: Any, x: Array) -> np.ndarray:
