@@ -47,8 +47,7 @@ def neighbours(h):
 result = ig.fit(
     model, data, objective=ig.gplvm_elbo, method="adam", steps=10 if quick else 500, learning_rate=0.03, progress=False
 )
-best = ig.gplvm_collapse(result.model, data)
-sampled = ig.fit(best, data, method="natgrad", steps=10 if quick else 200, progress=False)
+sampled = ig.fit(result.model, data, method="natgrad", steps=10 if quick else 200, progress=False)
 mean, _, _ = sampled.model.layers[0].posterior(data)
 lengthscale = np.asarray(sampled.model.layers[1].prior.latents[0].kernel.lengthscale)
 scaled = np.asarray(mean) / lengthscale

@@ -16,7 +16,7 @@ from .kernels.stationary import SquaredExponential
 from .layers.latent_variable import LatentVariable
 from .layers.sparse_gp import SparseGP
 from .likelihoods.gaussian import Gaussian
-from .means import Zero
+from .means import Constant, Zero
 from .model import Model
 from .parameters import dtype_of
 from .priors.gp import GP
@@ -72,9 +72,9 @@ def psi_statistics(
 def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """The bound of the Bayesian GP-LVM with q(u) at its optimum, in closed form (appendix, eq:elbo_lv_iid_unsup).
 
-    The model is a LatentVariable (diagonal q(h)), a SparseGP with inducing points and one squared-exponential kernel
-    for all outputs, and a Gaussian likelihood. `ig.elbo` estimates, by sampling h, the bound at the model's own q(u):
-    in expectation it is at most this, and equal for `gplvm_collapse(model, data)`.
+    The model is a LatentVariable (diagonal q(h)), a SparseGP with inducing points, one squared-exponential kernel for
+    all outputs and a zero or constant mean, and a Gaussian likelihood. `ig.elbo` estimates, by sampling h, the bound at
+    the model's own q(u): in expectation it is at most this, and equal for `gplvm_collapse(model, data)`.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -121,18 +121,19 @@ def gplvm_collapse(model: Model, data: Any) -> Model:
 
 
 def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dense, Array, Array]:
-    """y, the noise variance, the ψ-statistics, Λ = I + Luu⁻¹ψ2Luu⁻ᵀ/σ², c = Luu⁻¹ψ1ᵀy/σ² [M, P], and Σ_n KL_n."""
+    """y − μ, the noise variance, the ψ-statistics, Λ = I + Luu⁻¹ψ2Luu⁻ᵀ/σ², c = Luu⁻¹ψ1ᵀy/σ² [M, P], and Σ_n KL_n."""
     latent, gp, kernel, data = _checked(model, data)
     mean, scale, kl = latent.posterior(data)
     if scale.ndim == 3:
         raise TypeError("the ψ-statistics are for a diagonal q(h); use ig.elbo for a full covariance.")
-    y, noise = data.y, model.likelihood.variance  # ty: ignore[missing-attribute]
+    noise = model.likelihood.variance  # ty: ignore[missing-attribute]
     Z = gp.features.Z  # ty: ignore[missing-attribute]
+    assert data.y is not None
+    y = data.y - gp.prior.mean(Z[:1])  # the same everywhere
     psi = psi_statistics(kernel, Z, mean, scale**2)
     Kuu = Dense(kernel.gram(Z), gp.jitter)
     whitened = Kuu.root_solve(Kuu.root_solve(psi.psi2).T)
     Lambda = Dense(jnp.eye(len(Z), dtype=Z.dtype) + 0.5 * (whitened + whitened.T) / noise)
-    assert y is not None
     return y, noise, psi, Lambda, Kuu.root_solve(psi.psi1.T @ y) / noise, jnp.sum(kl)
 
 
@@ -152,11 +153,12 @@ def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, Squared
             and isinstance(model.likelihood, Gaussian)
             and getattr(model.likelihood.variance, "ndim", None) == 0
         )
-        if suitable and all(isinstance(p.mean_function, Zero) for p in (prior, gp.prior)):
+        if suitable and all(isinstance(p.mean_function, Zero | Constant) for p in (prior, gp.prior)):
             if data.y is None or (not isinstance(data.mask, jax.core.Tracer) and data.num_missing):
                 raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
             return latent, gp, prior.kernel, data
     raise TypeError(
         "the closed form is for data without inputs and a model [LatentVariable, SparseGP] with inducing points, one "
-        "zero-mean squared-exponential GP for all outputs, and a Gaussian likelihood of one variance; use ig.elbo."
+        "squared-exponential GP of zero or constant mean for all outputs, and a Gaussian likelihood of one variance; "
+        "use ig.elbo."
     )

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..collapsed import collapsed_elbo, log_evidence
+from ..collapsed import collapse, collapsed_elbo, log_evidence
 from ..data import Data
+from ..gplvm import gplvm_collapse, gplvm_elbo
 from ..layers import qu
 from ..layers.sparse_gp import SparseGP, sparse_gps
 from ..likelihoods.gaussian import Gaussian
@@ -16,6 +17,7 @@ from .problem import Objective, Problem, base, bound
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
 AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
+OPTIMAL_Q = {collapsed_elbo: collapse, log_evidence: collapse, gplvm_elbo: gplvm_collapse}
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
 
 
@@ -25,8 +27,8 @@ class Plan(NamedTuple):
     `natural` are the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
     steps.
 
-    `optimal_q` says that the objective does not look at q(u), which is set to its optimum at the end; `noisy` that
-    the objective comes from minibatches or samples; `why` is for the message.
+    `optimal_q` sets q(u) to its optimum at the end, for an objective that does not look at it; `noisy` says that the
+    objective comes from minibatches or samples; `why` is for the message.
     """
 
     method: str
@@ -35,7 +37,7 @@ class Plan(NamedTuple):
     natural: tuple[tuple[int, int], ...]
     batch_size: int | None
     gamma: float
-    optimal_q: bool
+    optimal_q: Callable | None
     noisy: bool
 
     @property
@@ -82,7 +84,7 @@ def make_plan(
     if method == "collapsed":
         _check_collapsed(model, objective, q)
         target = Objective(collapsed_elbo, log_prior)
-    optimal_q = target.fn in (collapsed_elbo, log_evidence)
+    optimal_q = OPTIMAL_Q.get(target.fn)
     if method == "lbfgs" and samples:
         raise ValueError("method='lbfgs' needs an objective without noise, and this one samples; use 'adam'.")
     natural: tuple[tuple[int, int], ...] = ()
@@ -138,7 +140,7 @@ def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, 
         cost = len(data) * J * M**2 * (L if weights(layer.prior) is None else L**2)
         if cost <= AFFORDABLE:
             return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
-    if q and target.fn not in (collapsed_elbo, log_evidence) and not isinstance(q[-1][1], tuple):
+    if q and target.fn not in OPTIMAL_Q and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
     return "adam", "gradient steps for all parameters"
 

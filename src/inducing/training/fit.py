@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from ..checks import check_model_and_data
-from ..collapsed import collapse, orders_of_sums
+from ..collapsed import orders_of_sums
 from ..data import Data, as_data
 from ..layers.bayesian_dense import BayesianDense
 from ..layers.deterministic import Skip
@@ -118,10 +118,10 @@ def fit(
 
     **Objective.** Any function of (model, data) to be maximised; it is also given `key` and `num_data` if it
     accepts them, as `ig.elbo` does: `partial(ig.elbo, beta=0.5)`, `partial(ig.elbo, importance=10)`. One that does
-    not take `num_data` sees all data at every step. `ig.collapsed_elbo` and `ig.log_evidence` do not look at q(u); it
-    is set to its optimum at the end. `log_prior(model)` is added to the objective: a log density of the natural values
-    of parameters with respect to the Lebesgue measure on these values, so the result is the maximum a posteriori of
-    the natural values (no Jacobian of the unconstraining maps is added).
+    not take `num_data` sees all data at every step. `ig.collapsed_elbo`, `ig.log_evidence` and `ig.gplvm_elbo` do not
+    look at q(u); it is set to its optimum at the end. `log_prior(model)` is added to the objective: a log density of
+    the natural values of parameters with respect to the Lebesgue measure on these values, so the result is the maximum
+    a posteriori of the natural values (no Jacobian of the unconstraining maps is added).
 
     **Steps.** `steps` gradient steps (by default 2000 with natural gradients, 5000 without) or L-BFGS iterations (1000)
     on minibatches of `batch_size` rows (by default 1024, or all data up to 2048), drawn without replacement in every
@@ -189,7 +189,8 @@ def fit(
     asked = tuple(name for name, value in options.items() if value is not None)
     plan = make_plan(model, data, parts, objective, log_prior, method, batch_size, gamma, asked)
     if plan.optimal_q:
-        parts = partition(model, lambda m: (freeze(m) if freeze else (), m.layers[0].mean, m.layers[0].root))
+        q = [(gp.mean, gp.root) for gp in sparse_gps(model)]
+        parts = partition(model, lambda m: (freeze(m) if freeze else (), q))
     watch = {"progress": progress, "callback": callback, "patience": patience}
     steps = plan.default_steps if steps is None else int(steps)
 
@@ -202,7 +203,7 @@ def fit(
             if outcomes[-1].reason == "interrupted":
                 break
         best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
-        trained, jitter = _compiled(_finish)(best.problem, best.free, data if plan.optimal_q else None)
+        trained, jitter = _compiled(_finish)(best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
         trained, jitter = jax.block_until_ready(trained), float(jitter)
     message = _message(plan, best, outcomes, data, jitter, rescaled)
     return FitResult(tied_again(trained, parts), best.history, message, plan.method, best.bound)
@@ -252,7 +253,7 @@ def _value(model, objective, data, key, num_data):
 def _held_out_score(problem, free, score, data, held, key, optimal_q):
     model = problem.model(free)
     if optimal_q:
-        return elbo(collapse(model, data), held, num_data=len(data))
+        return elbo(optimal_q(model, data), held, key=key, num_data=len(data))
     return score(model, held, key, len(data))
 
 
@@ -319,10 +320,10 @@ def _compiled(fn: Callable) -> Callable:
     return jit(fn)
 
 
-def _finish(problem: Problem, free: list[Array], data: Data | None) -> tuple[Any, Array]:
-    """The trained model, with its optimal q(u) if there are data to find it, and the largest relative jitter in it."""
+def _finish(problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | None) -> tuple[Any, Array]:
+    """The trained model, with its optimal q(u) if there is a way to find it, and the largest relative jitter in it."""
     model = problem.model(free)
-    model = model if data is None else collapse(model, data)
+    model = model if optimal_q is None else optimal_q(model, data)
     used = [jnp.max(layer.Kuu().relative_jitter) for layer in sparse_gps(model)]
     return model, jnp.max(jnp.stack(used)) if used else jnp.zeros(())
 
