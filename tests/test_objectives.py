@@ -6,6 +6,7 @@ kernel is linear, so that they are Bayesian linear regressions too.
 
 import itertools
 from functools import partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -429,7 +430,32 @@ def test_doubly_reparameterised_gradients_are_unbiased(make, beta):
     np.testing.assert_allclose(value, other, rtol=1e-12)
 
 
-@pytest.mark.parametrize("make", [deep_latent_gp, latent_gp_with_a_skip])
+class Lines(ig.layers.AbstractLayer):
+    """A layer of one's own: f(x) = a·x, a ~ N(0, I), by a root of the covariance of its values at the replicates."""
+
+    random: ClassVar[bool] = True
+    terminal: ClassVar[bool] = False
+
+    def propagate(self, x, key, data, replicates):
+        N, R, _ = x.shape
+        root = jnp.linalg.cholesky(x @ jnp.swapaxes(x, 1, 2) + 0.1 * jnp.eye(R)[None])
+        return root @ jax.random.normal(key, (N, R, 1)), jnp.zeros((N, R))
+
+    def kl(self):
+        return jnp.zeros(())
+
+    def width(self, inputs):
+        return 1
+
+    cache = moments = joint = draw = None
+
+
+def latent_model_of_ones_own():
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6))
+    return ig.Model([latent, Lines(), linear(0.8)], ig.likelihoods.Gaussian(NOISE))
+
+
+@pytest.mark.parametrize("make", [deep_latent_gp, latent_gp_with_a_skip, latent_model_of_ones_own])
 def test_doubly_reparameterised_gradients_couple_the_replicates_of_a_gp(make):
     """Σ_rs c_rs ∂log w_s/∂h_r, c_rs = ω_s − β ω_r (δ_rs − ω_s), by the whole Jacobian, wherever the GP stands."""
     model, R, beta = make(), 3, 0.7
@@ -536,13 +562,18 @@ def test_a_linear_auto_encoder_reaches_probabilistic_pca():
 
 def test_the_sampled_gplvm_bound_agrees_with_the_closed_form():
     rng = np.random.default_rng(4)
-    data = ig.Data(None, rng.normal(size=(5, 2)))
+    y, level = rng.normal(size=(5, 2)), np.array([3.0, -50.0])
+    data = ig.Data(None, y)
     latent = ig.LatentVariable(1, ig.layers.PerDatum(rng.normal(size=(5, 1)), scale=0.5))
     prior = ig.priors.Independent(ig.kernels.SquaredExponential(0.8, 1.2), num=2)
     model = ig.Model(
         [latent, ig.SparseGP(prior, ig.features.InducingPoints([[-1.0], [0.0], [1.0]]))], ig.likelihoods.Gaussian(0.3)
     )
-    closed = float(eqx.filter_jit(ig.gplvm_elbo)(model, data))
+    bound = eqx.filter_jit(ig.gplvm_elbo)
+    closed = float(bound(model, data))
+    levels = ig.priors.Independent(ig.kernels.SquaredExponential(0.8, 1.2), num=2, mean=ig.means.Constant(level))
+    far = eqx.tree_at(lambda m: m.layers[1].prior, model, levels)
+    np.testing.assert_allclose(bound(far, ig.Data(None, y + level)), closed, rtol=1e-9)
     at_prior, error = mean_and_error(model, data, num=1000)
     assert at_prior < closed + 3 * error
     best, error = mean_and_error(eqx.filter_jit(ig.gplvm_collapse)(model, data), data, num=4000)

@@ -15,7 +15,6 @@ from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
 from .layers.encoders import AbstractEncoder
 from .layers.latent_variable import LatentVariable, append
-from .layers.sparse_gp import sparse_gps
 from .model import Model, enter, needed
 from .parameters import dtype_of
 
@@ -283,7 +282,7 @@ def _stopped(tree: Any) -> Any:
 def _couples_replicates(model: Model, integrate: bool) -> bool:
     """Whether a weight depends on the latent variables of other replicates."""
     sampled = model.layers[:-1] if integrate else model.layers
-    return bool(sparse_gps(sampled[min(_encoded(model)) :]))
+    return not all(map(_in_weight_space, sampled[min(_encoded(model)) :]))
 
 
 def _check_doubly(model: Model) -> None:

@@ -15,7 +15,7 @@ from .checks import check_counts
 from .data import Data, as_inputs
 from .layers.base import AbstractLayer, draw_stack
 from .layers.bayesian_dense import BayesianDense
-from .layers.sparse_gp import Cache, SparseGP, with_cache
+from .layers.sparse_gp import Cache, SparseGP, sparse_gps, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.predictive import (
@@ -388,7 +388,7 @@ def _moments(
         cache = model.layers[-1].cache()
         return with_cache(lambda c: _block_moments(model, c, X, own, key, samples, correlated), cache)
     N = len(X)
-    work = samples * max((layer.prior.num_sites for layer in model.layers if isinstance(layer, SparseGP)), default=1)
+    work = samples * max((gp.prior.num_sites for gp in sparse_gps(model)), default=1)
     size = FEW if N * work <= FEW else max(1, ROWS // work)
     blocks = _blocks(N, size)
     capacity = 1 << (blocks - 1).bit_length()
