@@ -609,6 +609,13 @@ def test_bad_input_is_refused(unchecked):
         ig.Model([gp(3), ig.BayesianDense(2, 1)], ig.likelihoods.Gaussian())
     with pytest.raises(ValueError, match=r"layers\[0\], a SparseGP, gives 3 columns, which do not fit layers\[1\]"):
         ig.Model([gp(3), gp(D=2)], ig.likelihoods.Gaussian())
+    with pytest.raises(
+        ValueError, match=r"X has 1 columns, .* its function fails for a point of 1 entries .Too many ind"
+    ):
+        ig.elbo(ig.Model([ig.Deterministic(lambda X: X[:, :1]), gp()], ig.likelihoods.Gaussian()), DATA)
+    rows = ig.LatentVariable(1, ig.layers.Amortised(lambda V: V[:, :2]))
+    with pytest.raises(ValueError, match=r"network fails for the 3 numbers that it sees .* It says: Too many indices"):
+        ig.elbo(ig.Model([rows, gp(D=2)], ig.likelihoods.Gaussian()), DATA, key=KEY)
     with pytest.raises(ValueError, match="X has 2 columns"):
         ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian()), (np.zeros((3, 2)), np.zeros(3)))
     with pytest.raises(ValueError, match="gives 1 latent functions, a number that HeteroscedasticGaussian cannot use"):

@@ -49,7 +49,7 @@ def test_log_weights_are_density_ratios(full):
         for n in range(3)
     ]
     np.testing.assert_allclose(-minus_kl[:, 0], kl, rtol=1e-10)
-    np.testing.assert_allclose(layer.posterior(DATA)[2], kl, rtol=1e-10)
+    np.testing.assert_allclose(layer.posterior((DATA.x, DATA.y))[2], kl, rtol=1e-10)
 
 
 def test_samples_have_the_moments_of_q():

@@ -71,7 +71,7 @@ class Deterministic(AbstractLayer):
             return None
         try:
             out = jax.eval_shape(self.function, jax.ShapeDtypeStruct((inputs,), dtype_of(self)))
-        except (TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError) as error:
             raise ValueError(f"its function fails for a point of {inputs} entries ({first_line(error)})") from error
         if not isinstance(out, jax.ShapeDtypeStruct) or len(out.shape) > 1:
             given = f"shape {list(out.shape)}" if isinstance(out, jax.ShapeDtypeStruct) else f"a {type(out).__name__}"

@@ -176,7 +176,7 @@ class Amortised(AbstractEncoder):
         v = jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], R, p.shape[2])) for p in parts], axis=-1)
         try:
             return jax.vmap(jax.vmap(self.network))(v)
-        except (TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError) as error:
             seen = ", ".join(f"{p.shape[2]} of {name}" for name, p in zip(self.names, parts, strict=True))
             raise ValueError(
                 f"the encoder's network fails for the {v.shape[2]} numbers that it sees ({seen}); make it one of so "

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import Data
+from ..data import Data, as_data
 from ..lapack import triangular_inverse
 from ..parameters import as_float_array, at_least_one, dtype_of, positive, real
 from .base import AbstractLayer, refuse_terminal, standard_normal
@@ -101,7 +101,7 @@ class LatentVariable(AbstractLayer):
         log_det = jnp.sum(jnp.log(_scales(root)) - jnp.log(prior_scale), axis=-1)
         return 0.5 * (trace + jnp.sum(((mean - prior_mean) / prior_scale) ** 2, axis=-1) - self.dim) - log_det
 
-    def posterior(self, data: Data) -> tuple[Float[Array, "N d"], Array, Float[Array, " N"]]:
+    def posterior(self, data: Any) -> tuple[Float[Array, "N d"], Array, Float[Array, " N"]]:
         """Mean and root ([N, d] if diagonal, else [N, d, d]) of q(h_n) of the data's rows, and KL(q(h_n) ‖ p(h_n)).
 
         For encoders that do not see the layer's own input.
@@ -115,6 +115,7 @@ class LatentVariable(AbstractLayer):
         """
         if self.encoder is None or "input" in self.encoder.sees:
             raise TypeError("posterior(data) is for a latent variable whose encoder sees x, y or the index.")
+        data = as_data(data, dtype_of(self))
         x = jnp.zeros((len(data), 1, 0), dtype_of(self))
         mean, root = self.encoder(x, data, self.dim)
         return mean[:, 0], root[:, 0], self._kl(mean, root)[:, 0]

@@ -216,7 +216,7 @@ def _run(
     problem = make_problem(model, parts, data)
 
     def build(free):
-        return _compiled(collapse)(problem.model(free), data) if plan.optimal_q else problem.model(free)
+        return _compiled(plan.optimal_q)(problem.model(free), data) if plan.optimal_q else problem.model(free)
 
     def held_out(free):
         score = Objective(plan.objective.fn)
