@@ -31,6 +31,18 @@ def test_budgets_divide_the_time():
     assert sum(full.seconds.values()) == pytest.approx(3600.0)
 
 
+@pytest.mark.parametrize("arguments", [["--out", "file"], ["--seed", "-1"]])
+def test_what_cannot_be_done_is_said_before_anything_is_fitted(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr(demo, "letters", lambda: np.zeros((20, 2)))
+    monkeypatch.setattr(demo, "train", lambda *arguments: pytest.fail("a fit was begun"))
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", *arguments])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.startswith("inducing: ")
+
+
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_command_prints_a_table_and_writes_a_figure(real, tmp_path, monkeypatch, capsys):
     """All of it, for 3 steps a model on a small picture; in the short test one GP stands in for all four models."""

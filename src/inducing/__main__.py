@@ -19,8 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = commands.add_parser("table", help="fit a column of a CSV file by its other columns, and predict new rows")
     table.add_argument("train", help="CSV file with a header; an empty cell of the target is a missing label")
     table.add_argument("--target", required=True, help="the column to predict: numbers, or classes (0 and 1, or text)")
-    table.add_argument("--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out")
-    table.add_argument("--out", default="predictions.csv", help="file for the predictions (default: predictions.csv)")
+    table.add_argument(
+        "--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out and scored"
+    )
+    table.add_argument(
+        "--out", default="predictions.csv", help="file for the predictions of --new (default: predictions.csv)"
+    )
     table.add_argument("--inducing", type=int, default=100, help="number of inducing points (default: 100)")
     table.add_argument("--layers", type=int, default=1, help="1: a sparse GP (default); more: a deep GP")
     for command in (demo, table):
@@ -33,25 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    if options.command == "demo":
-        from . import demo as four_models
-
-        four_models.run(options.kind, options.out, options.seed, progress=not options.silent)
-        return
-    from .table import run
-
-    sizes = {"num_inducing": options.inducing, "num_layers": options.layers}
+    progress = not options.silent
     try:
-        run(
-            options.train,
-            options.target,
-            options.new,
-            options.out,
-            **sizes,
-            seed=options.seed,
-            progress=not options.silent,
-        )
-    except (OSError, ValueError) as error:
+        if options.command == "demo":
+            from . import demo as four_models
+
+            four_models.run(options.kind, options.out, options.seed, progress=progress)
+        else:
+            from .table import run
+
+            sizes = {"num_inducing": options.inducing, "num_layers": options.layers}
+            run(options.train, options.target, options.new, options.out, **sizes, seed=options.seed, progress=progress)
+    except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"inducing: {error}\n")
 
 

@@ -166,6 +166,8 @@ def density(
 def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress: bool = True) -> list[Row]:
     """Fit the four models, print a table and draw the figure `out/demo.png`."""
     work = budget(kind)
+    path = Path(out) / "demo.png"
+    path.parent.mkdir(parents=True, exist_ok=True)  # now, since it is of no use after five minutes to say that it fails
     points = letters()
     rng = np.random.default_rng(seed)
     points = points[rng.permutation(len(points))]
@@ -185,7 +187,6 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
         rows.append(Row(name, result.bound, float(score.mean()), error, seconds, len(result.history.step)))
         pictures[name] = density(result.model, x, y, key)
     print_table(rows)
-    path = Path(out) / "demo.png"
     draw(seen, pictures, x, y, path)
     print(f"The data and the four predictive densities are in {path}.")
     return rows
@@ -218,6 +219,5 @@ def draw(points: np.ndarray, pictures: dict[str, np.ndarray], x: np.ndarray, y: 
     for ax in axes:
         ax.set_xlabel("x")
         ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-    path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path, dpi=150)
     plt.close(fig)
