@@ -68,3 +68,4 @@ for low, high, value in zip(lower, upper, np.asarray(y), strict=True):
 axes[1].set(title="what was seen: 60 averages", aspect="equal")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/areal_data.png", dpi=120)
+print("figure: out/areal_data.png")

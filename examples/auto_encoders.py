@@ -74,3 +74,4 @@ for axis in axes[2:]:
     axis.set(xlabel="x", xlim=(-2.1, 2.1), ylim=(-2.5, 2.5))
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/auto_encoders.png", dpi=120)
+print("figure: out/auto_encoders.png")

@@ -62,3 +62,4 @@ for axis, (name, (model, objective)) in zip(axes, models.items(), strict=True):
     print(f"{name}: bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/bayesian_network.png", dpi=120)
+print("figure: out/bayesian_network.png")

@@ -1,7 +1,8 @@
 """Draws of a deep GP prior at depths 1, 2, 4 and 8 (section 2.5).
 
 Each layer is a GP with a squared-exponential kernel of lengthscale 0.7 and mean zero. With depth, functions become
-abrupt and flat: what two inputs share once, they share in all layers above. With the identity as mean they do not.
+abrupt and flat: what two inputs share once, they share in all layers above. With the identity as mean they become
+abrupt too, but keep their range.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ jax.config.update("jax_enable_x64", True)
 X = jnp.linspace(0.0, 10.0, 500)[:, None]
 data = ig.Data(X)
 depths = (1, 2, 4, 8)
-figure, axes = plt.subplots(2, len(depths), figsize=(13, 5.5), sharex=True, layout="constrained")
+figure, axes = plt.subplots(2, len(depths), figsize=(13, 5.5), sharex=True, sharey="row", layout="constrained")
 means = {"mean zero": ig.means.Zero(), "identity mean": ig.means.Identity()}
 
 
@@ -40,7 +41,10 @@ for row, (name, mean) in enumerate(means.items()):
                 axis.plot(X[:, 0], f[:, 0], lw=1.3)
                 axis.set_title(f"{name}, depth {depth}", fontsize=10)
         print(f"{name}, draw {draw}: range of values at depths {depths}: {', '.join(ranges)}")
+for axis in axes[:, 0]:
+    axis.set_ylabel("f(x)")
 for axis in axes[-1]:
     axis.set_xlabel("x")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/deep_prior.png", dpi=120)
+print("figure: out/deep_prior.png")

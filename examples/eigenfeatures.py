@@ -1,8 +1,8 @@
 """Eigenfeatures (section 2.3): Kuu is diagonal, and the leading eigenfunctions say most about f.
 
-Top: eigenfunctions of the squared exponential under a Gaussian density, in closed form and by Nyström from a sample;
-Laplacian eigenfunctions on a box. Bottom: the gap between bound and evidence. Laplacian features are exact for their
-own kernel (`HilbertSpace`), whose evidence tends to the original's.
+Top: eigenfunctions of the squared exponential under a Gaussian density, in closed form and by Nyström from a sample.
+Bottom: the gap between bound and evidence; Laplacian features on a box are exact for their own kernel (`HilbertSpace`),
+whose evidence tends to the original's.
 """
 
 import os
@@ -70,3 +70,4 @@ axes[1, 1].set(xlabel="number of eigenfunctions", ylabel="|its evidence − the 
 axes[1, 1].set_title("HilbertSpace kernel on a box, where bound = evidence")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/eigenfeatures.png", dpi=120)
+print("figure: out/eigenfeatures.png")

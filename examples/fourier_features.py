@@ -59,3 +59,4 @@ right.set(yscale="log", xlabel="number of features M", ylabel="evidence − boun
 right.legend()
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/fourier_features.png", dpi=120)
+print("figure: out/fourier_features.png")

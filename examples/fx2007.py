@@ -9,6 +9,7 @@ Data: INDUCING_DATA (default ../shared/data), `fx2007.npz`.
 """
 
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -20,8 +21,11 @@ import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-folder = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data"))
-rates = 1.0 / np.load(folder / "fx2007.npz")["Y"]  # dollars for one unit
+path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "fx2007.npz"
+if not path.exists():
+    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
+    sys.exit(0)
+rates = 1.0 / np.load(path)["Y"]  # dollars for one unit
 N, P = rates.shape
 day = np.arange(N, dtype=float)
 hidden = {"CAD": (3, slice(49, 100)), "JPY": (5, slice(99, 150)), "AUD": (8, slice(149, 200))}
@@ -64,17 +68,20 @@ for column, (name, prior) in enumerate(priors.items()):
     prediction = result.model.predict(day)
     mean, sd = np.asarray(prediction.mean), np.sqrt(np.asarray(prediction.variance))
     scores = []
-    for row, (currency, (p, stretch)) in enumerate(hidden.items()):
+    for row, (p, stretch) in enumerate(hidden.values()):
         scores.append(np.mean((mean - true)[stretch, p] ** 2) / np.mean(true[stretch, p] ** 2))
         ax = axes[row, column]
         ax.axvspan(stretch.start, stretch.stop, color="0.92", zorder=-1)
         ax.fill_between(day, mean[:, p] - 2 * sd[:, p], mean[:, p] + 2 * sd[:, p], alpha=0.25, lw=0)
-        ax.plot(day, mean[:, p])
-        ax.plot(day, true[:, p], "k.", ms=2)
-        ax.text(0.02, 0.05, f"{currency}: {scores[-1]:.2f}", transform=ax.transAxes)
+        ax.plot(day, mean[:, p], label="mean ± 2 sd")
+        ax.plot(day, true[:, p], "k.", ms=2, label="rate, hidden where grey")
+        ax.text(0.02, 0.05, f"SMSE {scores[-1]:.2f}", transform=ax.transAxes)
     axes[0, column].set_title(f"{name}: SMSE {np.mean(scores):.3f}")
-    axes[2, column].set_xlabel("day of 2007")
+    axes[2, column].set_xlabel("trading day of 2007")
     print(f"{name:15s} bound {float(result.bound):8.1f}   SMSE {np.mean(scores):.4f}  {np.round(scores, 3)}")
+for ax, currency in zip(axes[:, 0], hidden, strict=True):
+    ax.set_ylabel(f"{currency}, standardised")
+axes[0, 0].legend(loc="upper left", fontsize=8)
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/fx2007.png", dpi=120)
 print("figure: out/fx2007.png")

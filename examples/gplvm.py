@@ -84,3 +84,4 @@ for axis, (title, h) in zip(axes, panels.items(), strict=True):
 axes[0].legend(frameon=False)
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/gplvm.png", dpi=120)
+print("figure: out/gplvm.png")

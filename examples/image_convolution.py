@@ -7,6 +7,7 @@ Data: INDUCING_DATA (default ../shared/data), `mnist_small.npz`. INDUCING_SECOND
 """
 
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -19,8 +20,11 @@ import inducing as ig
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
 seconds = float(os.environ.get("INDUCING_SECONDS", 2 if quick else 230))
-folder = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data"))
-data = np.load(folder / "mnist_small.npz")
+path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "mnist_small.npz"
+if not path.exists():
+    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
+    sys.exit(0)
+data = np.load(path)
 train, test = ((data[f"X_{s}"] / 255.0).astype(np.float32) for s in ("train", "test"))
 labels, test_labels = (data[f"Y_{s}"].astype(np.float32) for s in ("train", "test"))
 M = 20 if quick else 150

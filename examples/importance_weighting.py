@@ -63,3 +63,4 @@ for axis in (left, right):
     axis.legend(frameon=False)
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/importance_weighting.png", dpi=120)
+print("figure: out/importance_weighting.png")

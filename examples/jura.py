@@ -5,6 +5,7 @@ cadmium alone cannot. Data: INDUCING_DATA (default ../shared/data), `jura.npz`.
 """
 
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -16,8 +17,11 @@ import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-folder = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data"))
-data = np.load(folder / "jura.npz")
+path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "jura.npz"
+if not path.exists():
+    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
+    sys.exit(0)
+data = np.load(path)
 
 # Logarithms of cadmium, nickel and zinc (columns 0, 4, 6), standardised; cadmium is hidden at the test sites.
 metals = [0, 4, 6]
@@ -70,14 +74,16 @@ for ax, (name, model) in zip(axes, fitted.items(), strict=False):
     levels = np.linspace(0.0, 3.0, 16)
     shown = ax.contourf(*side, median_cadmium(model, grid).reshape(60, 60), levels, cmap="YlOrBr", extend="max")
     ax.scatter(*x[:n].T, c=data["Y_train"][:, 0], s=12, cmap="YlOrBr", vmin=0, vmax=3, edgecolor="k", lw=0.3)
-    ax.plot(*x[n:].T, "k+", ms=5)
-    ax.set_title(f"{name}: error {errors[name]:.3f}")
-    ax.set_aspect("equal")
+    ax.plot(*x[n:].T, "k+", ms=5, label="test sites")
+    ax.set(title=f"{name}: mean error {errors[name]:.3f} ppm", aspect="equal", xlabel="east (km)", ylabel="north (km)")
+axes[0].legend(loc="upper left", fontsize=8)
 figure.colorbar(shown, ax=axes[:2], label="cadmium (ppm)")
 for name, model in fitted.items():
     axes[2].plot(true, median_cadmium(model, data["X_test"]), ".", label=name)
 axes[2].plot([0, 4], [0, 4], "k--", lw=0.8)
-axes[2].set(xlabel="measured cadmium", ylabel="predicted", title="the hundred test sites", xlim=(0, 4), ylim=(0, 4))
+axes[2].set(
+    xlabel="measured cadmium (ppm)", ylabel="predicted (ppm)", title="the hundred test sites", xlim=(0, 4), ylim=(0, 4)
+)
 axes[2].legend()
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/jura.png", dpi=120)

@@ -58,3 +58,4 @@ for axis in axes:
     axis.set_xlabel("x")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/latent_variable_gp.png", dpi=120)
+print("figure: out/latent_variable_gp.png")

@@ -7,6 +7,7 @@ for the Matérn terms, inducing points for the others. Data after 2005 are held 
 """
 
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -17,8 +18,11 @@ import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-folder = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data"))
-data = np.load(folder / "mauna_loa_co2.npz")
+path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "mauna_loa_co2.npz"
+if not path.exists():
+    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
+    sys.exit(0)
+data = np.load(path)
 year, co2 = data["X"][:, 0], data["Y"][:, 0]
 train = year < 2005.0
 centre, scale = co2[train].mean(), co2[train].std()
@@ -73,3 +77,4 @@ right.fill_between(year[near], (mean - 2 * deviation)[near], (mean + 2 * deviati
 right.set(title="the same from 2000", xlabel="year")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/mauna_loa_co2.png", dpi=120)
+print("figure: out/mauna_loa_co2.png")

@@ -61,3 +61,4 @@ right.pcolormesh(grid_x, grid_y, density, cmap="magma", vmax=np.quantile(density
 right.set(title="deep GP, latent variable at layer 2", xlabel="x")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/more_bounds.png", dpi=120)
+print("figure: out/more_bounds.png")

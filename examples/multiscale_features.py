@@ -57,3 +57,4 @@ right.set(xlabel="number of features M", ylabel="collapsed bound", title="the bo
 right.legend()
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/multiscale_features.png", dpi=120)
+print("figure: out/multiscale_features.png")

@@ -70,3 +70,4 @@ right.set(
 right.title.set_fontsize(9)
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/trainable_frequencies.png", dpi=120)
+print("figure: out/trainable_frequencies.png")

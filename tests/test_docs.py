@@ -1,4 +1,4 @@
-"""The pages: every block runs, in order, and the list of public names is what they are."""
+"""The pages: every block runs, in order; names and links lead somewhere; the list of public names is what they are."""
 
 import re
 import runpy
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import inducing as ig
 from inducing.__main__ import main
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("*.py"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted(DOCS.glob("*.md"))]
 BLOCKS = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
@@ -39,6 +42,12 @@ def test_the_list_of_public_names_is_up_to_date():
     assert (DOCS / "api.md").read_text() == API["page"](), "run: python docs/api.py"
 
 
+def test_its_headings_are_names_after_importing_the_library():
+    """By what `__init__.py` imports: other tests of this process import submodules too."""
+    imported = set(re.findall(r"^from \.[\w.]* import (\w+) as \1$", Path(ig.__file__).read_text(), re.MULTILINE))
+    assert {shown.removeprefix("ig.") for shown in API["MODULES"] if shown.startswith("ig.")} <= imported
+
+
 @pytest.mark.parametrize("module", API["MODULES"].values())
 def test_every_public_name_has_a_docstring_with_an_example(module):
     names = API["public_names"](module)
@@ -47,3 +56,38 @@ def test_every_public_name_has_a_docstring_with_an_example(module):
     assert not without
     unfinished = [name for name, value in names.items() if not API["first_lines"](value).endswith(".")]
     assert not unfinished
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_names_lead_somewhere(page):
+    text = page.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not link.startswith("http")]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    spans = " ".join(re.findall(r"`([^`\n]+)`", text))
+    scripts = re.findall(r"examples/(\w+\.py)", spans)
+    assert [name for name in scripts if not (ROOT / "examples" / name).exists()] == []
+    names = set(re.findall(r"\big((?:\.[A-Za-z_]\w*)+)", spans))
+    assert [name for name in sorted(names) if not reachable(name)] == []
+
+
+def reachable(name):
+    value = ig
+    for part in name.split(".")[1:]:
+        value = getattr(value, part, None)
+    return value is not None
+
+
+def test_every_example_is_listed_and_says_where_its_figure_is():
+    listed = (ROOT / "examples" / "README.md").read_text()
+    for example in EXAMPLES:
+        assert f"[{example.stem}]({example.name})" in listed
+        assert f'print("figure: out/{example.stem}.png")' in example.read_text()
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if "sys.exit" in e.read_text()], ids=lambda e: e.stem)
+def test_examples_without_their_data_say_so_and_stop(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path))
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(example))
+    assert stop.value.code == 0
+    assert f"{tmp_path}" in capsys.readouterr().out

@@ -2,12 +2,16 @@
 
 from importlib.metadata import version as _version
 
+from . import covariance as covariance
 from . import features as features
 from . import gaussian as gaussian
 from . import kernels as kernels
 from . import layers as layers
 from . import likelihoods as likelihoods
 from . import means as means
+from . import objectives as objectives
+from . import parameters as parameters
+from . import prediction as prediction
 from . import priors as priors
 from . import report as report
 from .collapsed import collapse as collapse
