@@ -56,6 +56,8 @@ _Order = Callable[[Model, SparseGP, Data, AbstractCovariance], _Statistics]  # o
 def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """Titsias' bound: the `elbo` of a one-layer model with a Gaussian likelihood at its optimal q(u).
 
+        log N(y | μ, Q + Σ) − ½ tr Σ⁻¹ (Kff − Q),    Q = Kfu Kuu⁻¹ Kuf,    Σ the noise
+
     O(N M²) time and O(M²) memory beyond the data: the sums run over blocks, recomputed in the reverse pass.
 
     >>> import inducing as ig
@@ -110,6 +112,8 @@ def orders_of_sums(model: Model, data: Data) -> tuple[Callable, ...]:
 def collapse(model: Model, data: Any) -> Model:
     """The same model with the optimal q(u) for its Gaussian likelihood.
 
+        q(w) = N(S A Σ⁻¹ (y − μ), S),    S = (I + A Σ⁻¹ Aᵀ)⁻¹,    A = Luu⁻¹ Kuf,    Σ the noise, w = Luu⁻¹ (u − μ_u)
+
     Where outputs mix latents, the optimum couples them and the root becomes [L·M, L·M].
 
     >>> import inducing as ig
@@ -141,6 +145,8 @@ def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:
 
 def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     """The exact log marginal likelihood of the prior under the model's Gaussian likelihood: O((NP)³), no features.
+
+        log p(y) = log N(y | μ, Kff + Σ),    Σ the noise
 
     An objective as any other: `ig.fit(model, data, objective=ig.log_evidence)` trains an exact GP.
 

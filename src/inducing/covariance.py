@@ -375,7 +375,7 @@ class Kronecker(AbstractCovariance):
 
 
 class BlockDiagonal(AbstractCovariance):
-    """Independent blocks of any kinds and sizes along the diagonal.
+    """K = blockdiag(K₁, K₂, …): independent blocks of any kinds and sizes along the diagonal.
 
     >>> K = BlockDiagonal((Diagonal(jnp.array([1.0, 2.0])), Dense(jnp.array([[4.0]]))))
     >>> K.diagonal().tolist()

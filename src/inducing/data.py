@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 class Data(eqx.Module):
     """Inputs x [N, D] (None or [N, 0]: unsupervised), labels y [N, P], which of them were seen, and the row numbers.
 
-    `mask` is True where a label was observed; by default everywhere but where y is NaN. `index` addresses
+    `mask` [N, P] is True where a label was observed; by default everywhere but where y is NaN. `index` [N] addresses
     what belongs to single data (latent variables, known noise); by default 0 … N−1.
 
     >>> data = Data([0.0, 1.0], [1.0, float("nan")])

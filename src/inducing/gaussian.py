@@ -103,6 +103,8 @@ def kl(m: Float[Array, " M"], root: Array, mu: Float[Array, " M"], covariance: A
 def kl_whitened(m: Array, root: Array) -> Float[Array, ""]:
     """KL( N(m, R Rᵀ) ‖ N(0, I) ) for m [M] and a lower-triangular [M, M] or diagonal [M] root.
 
+        ½ ( |R|² + |m|² − M − log |RRᵀ| )
+
     >>> float(kl_whitened(jnp.zeros(3), jnp.eye(3)))
     0.0
     """

@@ -72,6 +72,9 @@ def psi_statistics(
 def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """The bound of the Bayesian GP-LVM with q(u) at its optimum, in closed form (appendix, eq:elbo_lv_iid_unsup).
 
+    It is the collapsed bound of each output with tr Kff, Kfu and Kuf Kfu replaced by their expectations under q(h),
+    ψ0, ψ1 and ψ2, minus Σ_n KL(q(h_n) ‖ p(h_n)).
+
     The model is a LatentVariable (diagonal q(h)), a SparseGP with inducing points, one squared-exponential kernel for
     all outputs and a zero or constant mean, and a Gaussian likelihood. `ig.elbo` estimates, by sampling h, the bound at
     the model's own q(u): in expectation it is at most this, and equal for `gplvm_collapse(model, data)`.

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class Model(Module):
     """Layers and a likelihood: y_n ~ p(y | f_L), f_L = the last layer at the output of those before it.
 
-    `layers` is one layer or a sequence of them.
+    `layers` is one layer or a sequence of them. `predict(X)` is the distribution of new labels, `posterior(X)` that of
+    f_L, `draw(key)` a function drawn from it, `kl()` the sum of the layers' KLs; `help(ig.prediction.predict)` and so
+    on say more. `ig.fit` gives a trained model.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))

@@ -135,7 +135,7 @@ class SquaredExponential(AbstractStationary):
 
 
 class RationalQuadratic(AbstractStationary):
-    """k = σ² (1 + s/(2α))^−α: a Gamma mixture of squared exponentials of many lengthscales.
+    """k = σ² (1 + s/(2α))^−α, s = Σ_d ((x_d − y_d)/ℓ_d)²: a Gamma mixture of squared exponentials of many lengthscales.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.RationalQuadratic(lengthscale=1.0, variance=1.0, alpha=1.0)
@@ -162,7 +162,7 @@ class RationalQuadratic(AbstractStationary):
 
 
 class Matern12(AbstractStationary):
-    """k = σ² exp(−r), r² = s. Samples are continuous and have no derivative.
+    """k = σ² exp(−r), r² = Σ_d ((x_d − y_d)/ℓ_d)². Samples are continuous and have no derivative.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> round(float(ig.kernels.Matern12()(jnp.zeros(1), jnp.ones(1))), 6)
@@ -182,7 +182,7 @@ class Matern12(AbstractStationary):
 
 
 class Matern32(AbstractStationary):
-    """k = σ² (1 + √3 r) exp(−√3 r), r² = s. Samples have one derivative.
+    """k = σ² (1 + √3 r) exp(−√3 r), r² = Σ_d ((x_d − y_d)/ℓ_d)². Samples have one derivative.
 
     >>> import jax, jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.Matern32(lengthscale=0.5)
@@ -204,7 +204,7 @@ class Matern32(AbstractStationary):
 
 
 class Matern52(AbstractStationary):
-    """k = σ² (1 + √5 r + 5/3 r²) exp(−√5 r), r² = s. Samples have two derivatives.
+    """k = σ² (1 + √5 r + 5/3 r²) exp(−√5 r), r² = Σ_d ((x_d − y_d)/ℓ_d)². Samples have two derivatives.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.Matern52(lengthscale=[1.0, 100.0], variance=2.0)      # the second column hardly matters

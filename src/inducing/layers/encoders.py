@@ -103,7 +103,8 @@ class Amortised(AbstractEncoder):
     The network gives 2d numbers (mean, and standard deviations through a softplus), or d + d(d+1)/2 (mean, standard
     deviations, and the strictly lower triangle of the root of a full covariance). `sees` is ("x", "y", "mask") by
     default, where missing labels are 0 in y and in mask; ("x",) makes q(h | x), which also serves predictions
-    (eq:pred_lv_iid_alt); "input" is the layer's own input, other than x in inner layers.
+    (eq:pred_lv_iid_alt); "input" is the layer's own input, other than x in inner layers. `Amortised.mlp(key, dim, x=D,
+    y=P)` makes a perceptron for d = `dim`, D columns of x and P of y (0, the default: it does not see them).
 
     >>> import jax, jax.numpy as jnp
     >>> import inducing as ig

@@ -30,6 +30,8 @@ _LOG_2PI = math.log(2 * math.pi)
 class StudentT(AbstractElementwise):
     """p(y | f) = Student-t with `df` degrees of freedom (fixed), location f and scale `scale`: robust to outliers.
 
+        p(y | f) = Γ((ν + 1)/2) / (Γ(ν/2) √(πν) s) (1 + ((y − f)/s)²/ν)^−(ν + 1)/2,    ν = `df`, s = `scale`
+
     >>> import inducing as ig, jax.numpy as jnp
     >>> print(ig.likelihoods.StudentT(df=4.0, scale=0.5).log_prob(jnp.zeros((1, 1)), jnp.zeros((1, 1))).round(4))
     [[-0.2877]]

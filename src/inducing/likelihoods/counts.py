@@ -124,6 +124,8 @@ class Poisson(AbstractElementwise):
 class NegativeBinomial(AbstractElementwise):
     """Counts with mean μ = e^f and variance μ + μ²/concentration: a Poisson of Gamma-distributed rate.
 
+        p(y | f) = Γ(y + c) / (y! Γ(c)) (c/(c + μ))ᶜ (μ/(c + μ))ʸ,    c = `concentration`
+
     >>> import inducing as ig, jax.numpy as jnp
     >>> zero = jnp.zeros((1, 1))
     >>> print(ig.likelihoods.NegativeBinomial(concentration=1.0).log_prob(zero, zero).round(4))      # log ½

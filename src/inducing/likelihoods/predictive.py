@@ -36,6 +36,10 @@ def lenient():
 class Predictive(eqx.Module):
     """The distribution of the labels at N inputs, p(y_n) = 1/S Σ_s E_{N(f | mean_sn, cov_sn)} p(y_n | f).
 
+    `mean`, `variance`, `median`, `quantile(q)`, `interval(level)` and `cdf(y)` are [N, P] (`interval` a pair of them),
+    each output by itself; `log_prob(y)` is [N], the outputs of a row summed; `sample(key, shape)` is [*shape, N, P],
+    and for classes `probabilities` is [N, C].
+
     Everything is computed on demand, compiled and in blocks of rows: by closed forms where the likelihood has
     them, else by quadrature whose nodes gather where the label asks. `latent_mean` is [N, F] or, for a mixture,
     [S, N, F]; `latent_cov` holds variances of that shape, or covariances [..., F, F]. `correlated` says that the

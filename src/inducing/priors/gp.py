@@ -18,6 +18,9 @@ from .latents import Parts, mapped, mean_of_sum, over_latents
 class GP(AbstractPrior):
     """f ~ GP(μ, k), a scalar random function: eq:def_gp. `mean` is one of `ig.means` or a number.
 
+    `prior.mean(X)` is [N, 1], `prior.covariance(X)` [N, N], and `prior.condition(X, y, noise_variance)` the exact
+    posterior, an `ig.priors.ExactGP`.
+
     >>> import jax.numpy as jnp, inducing as ig
     >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5, variance=2.0), mean=1.0)
     >>> X = jnp.array([[0.0], [9.0]])

@@ -81,7 +81,9 @@ def natural_gradient_step(
     key: Array | None = None,
     num_data: int | None = None,
 ) -> Any:
-    """The model after one natural-gradient step of length `gamma` on q(u) of a SparseGP layer.
+    """The model after one natural-gradient step of length `gamma` on q(u) = N(m, S) of a SparseGP layer.
+
+        S_new⁻¹ = S⁻¹ − 2γ ∂/∂S,      m_new = m + γ S_new ∂/∂m
 
     With a Gaussian likelihood, all data and γ = 1 this lands on the optimum: it equals `ig.collapse`. A q(u) that has
     no room for the optimum's correlations (a diagonal one, or one per latent where outputs mix latents) overshoots
