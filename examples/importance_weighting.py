@@ -1,7 +1,8 @@
 """What importance weights buy, and what they cost the encoder (sections 3.2 and 3.4; Tucker et al. 2019).
 
 A linear-Gaussian latent-variable model, whose evidence is known. Left: the bound rises to it with R. Right: the
-signal-to-noise ratio of the encoder's gradient falls with R as 1/√R, but not for the doubly reparameterised one.
+signal-to-noise ratio of the encoder's gradient falls with R as 1/√R; that of the doubly
+reparameterised one rises.
 """
 
 import os
@@ -58,6 +59,8 @@ left.axhline(evidence, color="k", ls="--", label="evidence")
 left.set(xscale="log", xlabel="replicates R", ylabel="log p(y)")
 for name, values in ratios.items():
     right.plot(replicates, values, marker="o", label=name)
+floor = np.sqrt(2 / np.pi / len(keys))  # what the estimate shows where there is no signal
+right.axhline(floor, color="k", ls=":", label=f"no signal, of {len(keys)} gradients")
 right.set(xscale="log", yscale="log", xlabel="replicates R", ylabel="signal to noise of encoder gradients")
 for axis in (left, right):
     axis.legend(frameon=False)

@@ -52,8 +52,9 @@ for axis, (name, (model, objective)) in zip(axes[1:], models.items(), strict=Tru
     prediction = result.model.predict(grid_x, samples=samples)
     density = np.exp([np.asarray(prediction.log_prob(np.full(120, v))) for v in grid_y])
     axis.pcolormesh(grid_x, grid_y, density, cmap="magma", vmax=np.quantile(density, 0.995), shading="gouraud")
-    axis.set_title(f"{name}: held-out {float(score.mean()):.2f}")
+    axis.set_title(f"{name}: held-out log density {float(score.mean()):.2f}", fontsize=10)
     print(f"{name}: bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
+axes[0].set_ylabel("y")
 for axis in axes:
     axis.set_xlabel("x")
 Path("out").mkdir(exist_ok=True)

@@ -198,7 +198,10 @@ def print_table(rows: list[Row]) -> None:
     for r in rows:
         score = f"{r.log_likelihood:.3f} ± {r.standard_error:.3f}"
         print(f"{r.name:<8}{r.bound:>12.1f}{score:>27}{r.seconds:>10.1f}{r.steps:>9}")
-    print()
+    print(
+        "\nThe log-likelihood of a pixel's height y given x: higher is better. D is for deep, LV for a latent variable:"
+    )
+    print("it lets p(y | x) have several modes, one for each stroke at x.")
 
 
 def draw(points: np.ndarray, pictures: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, path: Path) -> None:

@@ -99,7 +99,7 @@ def fourier_features(omega: Float[Array, "K D"], variance: Float[Array, ""]) -> 
 
 
 class SquaredExponential(AbstractStationary):
-    """k = σ² exp(−s/2), s = Σ_d ((x_d − y_d)/ℓ_d)². Samples have all derivatives.
+    """k = σ² exp(−s/2), s = Σ_d ((x_d − y_d)/ℓ_d)², also called RBF. Samples have all derivatives.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> k = ig.kernels.SquaredExponential(lengthscale=[1.0, 2.0], variance=3.0)
