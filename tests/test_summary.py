@@ -114,6 +114,17 @@ def test_plot_calibration(axes):
         assert excess.any() != inside
 
 
+def test_plot_calibration_of_numbers_beside_rare_counts(axes):
+    """Of a count, the probability of the label itself is spread evenly, whatever stands in the other columns."""
+    kinds = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(), ig.likelihoods.Poisson()])
+    latent = jnp.tile(jnp.array([[0.0, -5.0]]), (3, 1))  # a mean of e⁻⁵: next to all counts are 0
+    pred = kinds.predictive(latent, 1e-12 * jnp.ones((3, 2)))
+    ig.report.plot_calibration(pred, np.tile([[-9.0, 0.0]], (3, 1)), ax=axes)
+    level, share = axes.lines[0].get_data()
+    half = 0.5 * np.exp(-np.exp(-5.0))
+    np.testing.assert_allclose(share[1:], np.where(level < half, 0.5, 1.0)[1:])
+
+
 def test_plot_history_shows_the_bound_itself(axes):
     """And not its distance from a number above the axis, where that is shorter."""
     bound = -3346.4 - 0.5 ** np.arange(40)

@@ -55,9 +55,8 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
     ax = axes_or_new(ax, (4.4, 4.2))
     y = jnp.asarray(y, pred.mean.dtype)
     y = y[:, None] if y.ndim == 1 else y
-    below = np.asarray(pred.cdf(y))
-    if all(support.kind == "count" for support in pred.likelihood.supports):
-        below = 0.5 * (below + np.asarray(pred.cdf(y - 1.0)))
+    counts = jnp.array([[support.kind == "count" for support in pred.likelihood.supports]], y.dtype)  # 1 or 0
+    below = 0.5 * np.asarray(pred.cdf(y) + pred.cdf(y - counts))
     below = np.sort(below[np.isfinite(np.asarray(y))])
     n = len(below)
     level = np.linspace(0.0, 1.0, 201)
