@@ -436,6 +436,10 @@ REFUSED = {
     "features": (lambda: shallow().draw(KEY, 0), ValueError, ["num_features", "0"]),
     "features by halves": (lambda: shallow().draw(KEY, 2.5), ValueError, ["num_features", "2.5"]),
     "a number for a prediction": (lambda: deep().predict(XS, key=3), TypeError, ["jax.random.key(0)", "got 3"]),
+    "a number for samples of f": (lambda: shallow().posterior(XS).sample(3), TypeError, ["jax.random.key(0)", "got 3"]),
+    "a number for samples of all labels": (
+        lambda: shallow().predict(XS, full_cov=True).sample(3), TypeError, ["jax.random.key(0)", "got 3"],
+    ),
     "covariance": (lambda: shallow().posterior(XS).covariance, ValueError, ["full_cov=True"]),
     "level": (lambda: shallow().posterior(XS).interval(9.5), ValueError, ["level", "9.5"]),
 }  # fmt: skip

@@ -96,6 +96,7 @@ class Posterior(eqx.Module):
 
         Correlated outputs need one of `posterior(X, output_cov=True)` and `posterior(X, full_cov=True)`.
         """
+        key = as_key(key)
         if self.full_cov:
             return _sample_joint(self.means, self.covs, key, as_shape(shape))
         refuse_variances_alone(self.correlated, "posterior")
@@ -180,7 +181,7 @@ class JointPredictive(eqx.Module):
 
     def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Labels drawn jointly over the inputs."""
-        latent, label = jax.random.split(key)
+        latent, label = jax.random.split(as_key(key))
         f = _sample_joint(self.latent_mean, self.latent_cov, latent, as_shape(shape))
         with lenient():
             return self.likelihood.distribution(f, index=self.index).sample(label).astype(f.dtype)
