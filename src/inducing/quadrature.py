@@ -190,35 +190,108 @@ def log_expectation(
     log_fn: Callable[[Array], Array],
     mean: Float[Array, "*shape"],
     variance: Float[Array, "*shape"],
-    num: int = 80,
-    centre: Float[Array, "*shape"] | None = None,
-    width: Float[Array, "*shape"] | None = None,
+    num: int,
+    centre: Float[Array, "*shape"],
+    width: Float[Array, "*shape"],
 ) -> Float[Array, "*shape"]:
     """log E[exp(log_fn(f))], f ~ N(mean, variance), elementwise, for a density that peaks at `centre` within `width`.
 
     A trapezoid rule in t, where f = mean + sd·z and sinh(z − z0) = h sinh t, h = width/sd: spacing `width`-fine around
     the centre, then in proportion to the distance from it, and uniform from one standard deviation on. So a peak may be
-    a million times narrower than the Gaussian. Nodes span the Gaussian and reach out to the centre, wherever it is.
-    Without a centre they are those of `expectation`.
+    a million times narrower than the Gaussian. Nodes span the Gaussian and reach out to the centre. Where the peak is
+    far in the Gaussian's tail, the integrand is largest at some point between the two: then nodes gather there.
 
     >>> zero, one = jnp.zeros(1), jnp.ones(1)
     >>> print(log_expectation(lambda f: -0.5 * f * f, zero, 1e8 * one, 80, zero, one).round(4))   # −½ log(1e8 + 1)
     [-9.2103]
     """
-    if centre is None or width is None:
-        f, w = graded_nodes(mean, variance, num)
-        return logsumexp(jax.vmap(log_fn)(f) + jnp.log(w), axis=0)
     sd = safe_sqrt(variance)
     z0, h = _standardised(mean, sd, centre, width)
+
+    def log_integrand(z: Array) -> Array:
+        return log_fn(mean + sd * z) - 0.5 * z * z
+
     far = min(100.0, 0.5 * math.log(float(jnp.finfo(z0.dtype).max)) - 10.0)  # where sinh² still has a value
-    z0, h = jnp.clip(z0, -far, far), jnp.minimum(h, 1.0)
-    lower = jnp.arcsinh(jnp.sinh(jnp.minimum(-z0, 0.0) - REACH) / h)
-    upper = jnp.arcsinh(jnp.sinh(jnp.maximum(-z0, 0.0) + REACH) / h)
+    between = jax.lax.stop_gradient(_largest_between(log_integrand, z0))
+    fall = jax.lax.stop_gradient(half_width(log_integrand, between))
+    gain = log_integrand(between) + jnp.log(fall) - log_integrand(z0) - jnp.log(jnp.minimum(h, 1.0))
+    leave = ~(gain < 12.0) | (jnp.abs(z0) > far)  # what the peak itself holds is less than e⁻¹² of the whole
+    reach = jnp.where(leave, 0.0, z0)
+    z0, h = jnp.where(leave, between, z0), jnp.minimum(jnp.where(leave, fall, h), 1.0)
+    lower = jnp.arcsinh(jnp.sinh(jnp.minimum(-reach, 0.0) - REACH) / h)
+    upper = jnp.arcsinh(jnp.sinh(jnp.maximum(-reach, 0.0) + REACH) / h)
     t = jnp.linspace(lower, upper, num)
     x = h[None] * jnp.sinh(t)
     z = z0[None] + jnp.arcsinh(x)
-    log_w = -0.5 * z * z + jnp.log(jnp.cosh(t)) - 0.5 * jnp.log1p(x * x)
-    return logsumexp(jax.vmap(log_fn)(mean[None] + sd[None] * z) + log_w, axis=0) - logsumexp(log_w, axis=0)
+    log_w = jnp.log((upper - lower) / (num - 1))[None] + jnp.log(h[None] * jnp.cosh(t)) - 0.5 * jnp.log1p(x * x)
+    return logsumexp(jax.vmap(log_integrand)(z) + log_w, axis=0) - 0.5 * math.log(2 * math.pi)
+
+
+def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
+    """The x in [lower, upper] where below(x) turns from true to false, elementwise: the upper end of the last bracket.
+
+    >>> print(bisect(lambda x: x * x < 2.0, jnp.zeros(1), jnp.ones(1) * 2, 40).round(6))
+    [1.414214]
+    """
+
+    def step(_, ends):
+        lower, upper = ends
+        middle = 0.5 * (lower + upper)
+        low = below(middle)
+        return jnp.where(low, middle, lower), jnp.where(low, upper, middle)
+
+    return jax.lax.fori_loop(0, steps, step, (lower, upper))[1]
+
+
+def _slope(fn: Callable[[Array], Array], x: Array) -> Array:
+    return jax.jvp(fn, (x,), (jnp.ones_like(x),))[1]
+
+
+def _largest_between(fn: Callable[[Array], Array], end: Array) -> Array:
+    """The point between 0 and `end` where fn is largest, to a precision relative to its size."""
+    reach = jnp.arcsinh(end)
+    share = bisect(lambda s: ~(_slope(fn, jnp.sinh(s * reach)) * end < 0), jnp.zeros_like(end), jnp.ones_like(end), 50)
+    return jnp.sinh(share * reach)
+
+
+def half_width(fn: Callable[[Array], Array], peak: Array) -> Array:
+    """How far from its peak fn has fallen by ½, on the side where it falls faster: σ for −½ (f/σ)².
+
+    >>> print(half_width(lambda f: -0.5 * (f / 3) ** 2, jnp.zeros(1)).round(1))
+    [3.]
+    """
+    top = fn(peak)
+
+    def inside(log_distance: Array) -> Array:
+        distance = jnp.exp(log_distance)
+        return jnp.minimum(fn(peak + distance), fn(peak - distance)) > top - 0.5
+
+    return jnp.exp(bisect(inside, jnp.full_like(peak, -40.0), jnp.full_like(peak, 40.0), 12))
+
+
+def peak_of(log_fn: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:
+    """The f where log_fn(f) is largest, elementwise; within what distance; and whether it falls on both sides of it.
+
+    The largest value on a grid, start ± sinh t, lies next to the peak, which the slope then finds by bisection.
+
+    >>> peak, width, falls = peak_of(lambda f: -0.5 * ((f - 2) / 1e-3) ** 2, jnp.zeros(1))
+    >>> print(peak.round(6), (1e3 * width).round(1), falls)
+    [2.] [1.] [ True]
+    """
+    steps = jnp.asarray(np.sinh(np.linspace(-40.0, 40.0, 41)), start.dtype)
+    grid = start[None] + steps.reshape((-1,) + (1,) * start.ndim)
+    values = jax.vmap(log_fn)(grid)
+    values = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    best = jnp.argmax(values, axis=0)
+    t0 = jnp.take(jnp.linspace(-40.0, 40.0, 41).astype(start.dtype), best)
+
+    def below(t: Array) -> Array:  # where there is no slope, the peak is on the side of the best point
+        slope = _slope(log_fn, start + jnp.sinh(t))
+        return jnp.where((slope == 0) | jnp.isnan(slope), t < t0, slope > 0)
+
+    peak = start + jnp.sinh(bisect(below, t0 - 2.0, t0 + 2.0, 50))
+    falls = jnp.maximum(values[0], values[-1]) < jnp.max(values, axis=0) - 0.5
+    return peak, half_width(log_fn, peak), falls
 
 
 @functools.cache

@@ -171,13 +171,74 @@ def test_moments_of_shares(link, share):
     np.testing.assert_allclose(beta.variance, WEIGHTS @ (p * (1 - p) / 5 + (p - first) ** 2), rtol=1e-6)
 
 
-def test_heteroscedastic_outliers():
+@pytest.mark.parametrize("link", [jnp.exp, jax.nn.softplus], ids=["exp", "softplus"])
+def test_heteroscedastic_outliers(link):
     """Labels that ask for a noise far from what q(f) expects, the latents correlated."""
+    scale = {jnp.exp: np.exp, jax.nn.softplus: lambda f: np.logaddexp(0, f)}[link]
     mean, cov = jnp.asarray([[0.2, -0.5]]), jnp.asarray([[[0.5, 0.1], [0.1, 0.09]]])
-    f = -0.5 + 0.3 * np.linspace(-40.0, 40.0, 400_001)
+    f = -0.5 + 0.3 * np.linspace(-100.0, 100.0, 1_000_001)
     slope, rest = 0.1 / 0.09, 0.5 - 0.01 / 0.09
     for y in (0.2, 5.0, 50.0, 1000.0):
-        logs = stats.norm.logpdf(y, 0.2 + slope * (f + 0.5), np.sqrt(rest + np.exp(2 * f)))
+        logs = stats.norm.logpdf(y, 0.2 + slope * (f + 0.5), np.sqrt(rest + scale(f) ** 2))
         truth = logsumexp(logs + stats.norm.logpdf(f, -0.5, 0.3)) + np.log(f[1] - f[0])
-        got = L.HeteroscedasticGaussian().predictive(mean, cov).log_prob(jnp.full((1, 1), y))
+        got = L.HeteroscedasticGaussian(link).predictive(mean, cov).log_prob(jnp.full((1, 1), y))
         np.testing.assert_allclose(got[0], truth, rtol=1e-4)
+
+
+class Own(L.AbstractQuadratureLikelihood):
+    """Gaussian noise, known by its log density alone."""
+
+    scale: float
+
+    def log_prob(self, f, y, *, index=None):
+        return -0.5 * (((y - f) / self.scale) ** 2 + np.log(2 * np.pi)) - jnp.log(self.scale)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Normal
+
+        return Normal(f, self.scale)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 0.1, 3.0])
+def test_a_likelihood_of_ones_own_finds_its_peak(scale):
+    """Much narrower than q(f) or as wide, with labels up to a million standard deviations off: a convolution."""
+    lik, closed = Own(scale), L.Gaussian(scale**2)
+    y = jnp.asarray([[0.3], [-3.0], [8.0], [30.0], [200.0], [-1e6]])
+    args = jnp.full_like(y, 0.1), jnp.ones_like(y)
+    np.testing.assert_allclose(lik.predictive(*args).log_prob(y), closed.predictive(*args).log_prob(y), rtol=1e-4)
+    one = jnp.ones((1, 1))
+    for q in (0.1, 0.9):
+        np.testing.assert_allclose(
+            lik.predictive(one, one).quantile(q), closed.predictive(one, one).quantile(q), rtol=1e-4
+        )
+
+
+class Yes(L.AbstractQuadratureLikelihood):
+    """log σ(f): a likelihood without a peak."""
+
+    def log_prob(self, f, y, *, index=None):
+        return jax.nn.log_sigmoid(f) + 0 * y
+
+
+def test_a_likelihood_of_ones_own_without_a_peak():
+    mean = jnp.asarray([[0.0], [3.0], [-10.0], [-300.0]])
+    variance = jnp.asarray([[1.0], [1e4], [1e4], [1.0]])
+    truth = [np.log(expit(m + np.sqrt(v) * Z) @ WEIGHTS) for m, v in zip(mean[:3, 0], variance[:3, 0], strict=True)]
+    got = Yes().predictive(mean, variance).log_prob(jnp.ones_like(mean))
+    np.testing.assert_allclose(got, [*truth, -299.5], rtol=1e-6)
+
+
+def test_no_waiting_time_and_a_rate_without_bounds():
+    """y = 0 of an exponential distribution: p = e^{−f}, whose expectation is e^{variance/2 − mean}."""
+    mean, variance = jnp.asarray([[0.0], [-3.0], [0.0]]), jnp.asarray([[1.0], [100.0], [600.0]])
+    lik, zero = L.Exponential(), jnp.zeros((3, 1))
+    np.testing.assert_allclose(lik.log_prob(-800.0 + zero, zero), 800.0)
+    got = lik.predictive(mean, variance).log_prob(zero)
+    np.testing.assert_allclose(got, 0.5 * variance[:, 0] - mean[:, 0], rtol=1e-6)
+
+
+def test_moments_of_narrow_labels_in_single_precision():
+    """Var = shape e^{2f} of a gamma label, beside a mean whose square is shape times as large."""
+    one = jnp.ones((1, 1), jnp.float32)
+    pred = L.Gamma(jnp.float32(1e6)).predictive(0 * one, 0 * one)
+    np.testing.assert_allclose(pred.variance, 1e6, rtol=1e-5)

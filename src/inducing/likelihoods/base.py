@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from inducing.likelihoods.predictive import Predictive, lenient
 from inducing.likelihoods.supports import REAL, Support, check_support
 from inducing.parameters import Module, fixed
-from inducing.quadrature import expectation, graded_nodes, log_expectation
+from inducing.quadrature import expectation, graded_nodes, log_expectation, peak_of
 
 PREDICTIVE_NODES = 80
 BEND = 1.5  # the width in f within which links and their logarithms bend, around 0
@@ -200,27 +200,25 @@ class AbstractElementwise(AbstractLikelihood):
         """P(label ≤ y | f)."""
 
     @abc.abstractmethod
-    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array] | None:
+    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
         """Where f ↦ p(y | f) peaks or bends, and within what width: quadrature nodes gather there."""
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
-        centre, width = self.focus(y, index=index) or (None, None)
-
         def log_prob(f: Array) -> Array:
             return self.log_prob(f, y, index=index)
 
-        return log_expectation(log_prob, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, centre, width)
+        focus = self.focus(y, index=index)
+        return log_expectation(log_prob, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus)
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        centre, width = self.focus(y, index=index) or (None, None)
-
         def cdf(f: Array) -> Array:
             return self.cdf(f, y, index=index)
 
-        value = expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, centre, width)
+        focus = self.focus(y, index=index)
+        value = expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus)
         return jnp.clip(value, 0.0, 1.0)
 
 
@@ -229,7 +227,8 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
 
     Training and the predictive log density need nothing else. Give `distribution` too (any object with
     `mean`, `variance`, `cdf` and `sample`, such as NumPyro's) to have predictive moments, quantiles and
-    samples. `num_nodes` is the size of the rule; labels may be any finite numbers.
+    samples. Predictions look for the peak of f ↦ p(y | f), which may be far narrower than q(f), or far from it;
+    `num_nodes` is the size of training's rule, which spans q(f) evenly. Labels may be any finite numbers.
 
     >>> import inducing as ig, jax.numpy as jnp
     >>> class Cauchy(ig.likelihoods.AbstractQuadratureLikelihood):
@@ -269,7 +268,8 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
             return self.distribution(f, index=index).cdf(y)
 
     def focus(self, y, *, index=None):
-        return None
+        peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
+        return jnp.where(falls, peak, 0.0), jnp.where(falls, width, BEND)
 
 
 def quadrature_expected_log_prob(
@@ -299,13 +299,12 @@ def quadrature_moments(moments: Callable[[Array], tuple[Array, Array]], mean: Ar
     return first, jnp.sum(w * (variances + (means - first[None]) ** 2), axis=0)
 
 
-def exponential_moments(mean: Array, cov: Array, c1: Array, c2: Array, d1: Array | float = 0.0) -> tuple[Array, Array]:
-    """Mean and variance of a label with E[y | f] = c1 e^f and E[y² | f] = c2 e^{2f} + d1 e^f, in closed form."""
+def exponential_moments(mean: Array, cov: Array, c: Array, a: Array, b: Array | float = 0.0) -> tuple[Array, Array]:
+    """Mean and variance of a label with E[y | f] = c e^f and Var[y | f] = a e^{2f} + b e^f, in closed form."""
     variance = marginal_variance(mean, cov)
     first = jnp.exp(mean + 0.5 * variance)
-    # E[y²] − E[y]² with the square of the first moment taken out: no cancellation for narrow q(f).
-    spread = c2 * jnp.exp(variance) - c1 * c1
-    return c1 * first, first * first * spread + d1 * first
+    spread = c * c * jnp.expm1(variance) + a * jnp.exp(variance)  # a sum of positive terms: nothing cancels
+    return c * first, first * first * spread + b * first
 
 
 def choose(name: str, argument: str, value: str, options: Collection[str]) -> None:

@@ -232,7 +232,7 @@ class Gamma(AbstractElementwise):
 
     def predictive_moments(self, mean, cov, *, index=None):
         shape = broadcast(self.shape, mean.shape, index)
-        return exponential_moments(mean, cov, shape, shape * (shape + 1))
+        return exponential_moments(mean, cov, shape, shape)
 
 
 class Exponential(AbstractElementwise):
@@ -249,7 +249,7 @@ class Exponential(AbstractElementwise):
         return (NONNEGATIVE,)
 
     def log_prob(self, f, y, *, index=None):
-        return -f - y * jnp.exp(-f)
+        return -f - jnp.exp(jnp.log(y) - f)  # not y e^{−f}: 0 · ∞
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return -mean - y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean)
@@ -266,7 +266,8 @@ class Exponential(AbstractElementwise):
         return jnp.log(jnp.maximum(y, jnp.finfo(y.dtype).tiny)), jnp.ones_like(y)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        return exponential_moments(mean, cov, jnp.ones_like(mean), jnp.full_like(mean, 2.0))
+        one = jnp.ones_like(mean)
+        return exponential_moments(mean, cov, one, one)
 
 
 class Weibull(AbstractElementwise):
@@ -308,7 +309,8 @@ class Weibull(AbstractElementwise):
 
     def predictive_moments(self, mean, cov, *, index=None):
         k = broadcast(self.shape, mean.shape, index)
-        return exponential_moments(mean, cov, jnp.exp(gammaln(1 + 1 / k)), jnp.exp(gammaln(1 + 2 / k)))
+        first, excess = jnp.exp(gammaln(1 + 1 / k)), gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k)
+        return exponential_moments(mean, cov, first, first**2 * jnp.expm1(jnp.maximum(excess, 0.0)))
 
 
 class Beta(AbstractElementwise):

@@ -79,7 +79,7 @@ class Poisson(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         exposure = broadcast(self.exposure, f.shape, index)
-        log_rate, rate = (f, jnp.exp(f)) if self.link == "exp" else (_log_softplus(f), jax.nn.softplus(f))
+        log_rate, rate = (f, _rate(f)) if self.link == "exp" else (_log_softplus(f), jax.nn.softplus(f))
         return y * (log_rate + _log_exposure(exposure, y)) - exposure * rate - gammaln(y + 1)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
@@ -112,7 +112,7 @@ class Poisson(AbstractElementwise):
     def predictive_moments(self, mean, cov, *, index=None):
         exposure = broadcast(self.exposure, mean.shape, index)
         if self.link == "exp":
-            return exponential_moments(mean, cov, exposure, exposure**2, exposure)
+            return exponential_moments(mean, cov, exposure, jnp.zeros_like(exposure), exposure)
 
         def moments(f: Array) -> tuple[Array, Array]:
             rate = exposure * jax.nn.softplus(f)
@@ -162,7 +162,7 @@ class NegativeBinomial(AbstractElementwise):
 
     def predictive_moments(self, mean, cov, *, index=None):
         one = jnp.ones_like(mean)
-        return exponential_moments(mean, cov, one, 1 + 1 / broadcast(self.concentration, mean.shape, index), one)
+        return exponential_moments(mean, cov, one, 1 / broadcast(self.concentration, mean.shape, index), one)
 
 
 class ZeroInflatedPoisson(AbstractElementwise):
@@ -212,8 +212,8 @@ class ZeroInflatedPoisson(AbstractElementwise):
         return jnp.log(count + 0.5), 1 / jnp.sqrt(count + 1)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        kept = 1 - broadcast(self.zero_probability, mean.shape, index)
-        return exponential_moments(mean, cov, kept, kept, kept)
+        gate = broadcast(self.zero_probability, mean.shape, index)
+        return exponential_moments(mean, cov, 1 - gate, (1 - gate) * gate, 1 - gate)
 
 
 class ZeroInflatedNegativeBinomial(AbstractElementwise):
@@ -263,4 +263,4 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
 
     def predictive_moments(self, mean, cov, *, index=None):
         _, r, gate = self._parameters(mean, index)
-        return exponential_moments(mean, cov, 1 - gate, (1 - gate) * (1 + 1 / r), 1 - gate)
+        return exponential_moments(mean, cov, 1 - gate, (1 - gate) * (gate + 1 / r), 1 - gate)

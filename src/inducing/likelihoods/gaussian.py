@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
 from inducing.likelihoods.supports import REAL, Support
 from inducing.parameters import positive
-from inducing.quadrature import expectation, log_expectation
+from inducing.quadrature import expectation, log_expectation, peak_of
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -135,11 +135,9 @@ class HeteroscedasticGaussian(AbstractLikelihood):
         def log_prob(f1: Array) -> Array:
             return _normal_log_prob(y, m0 + slope * (f1 - m1), rest + self.link(f1) ** 2)
 
-        if self.link is not jnp.exp:
-            return log_expectation(log_prob, m1, v1, PREDICTIVE_NODES)
-        # The noise that a label far from the mean speaks of is as large as its distance.
-        centre = 0.5 * jnp.log(jnp.maximum((y - m0) ** 2 + rest, jnp.finfo(y.dtype).tiny))
-        return log_expectation(log_prob, m1, v1, PREDICTIVE_NODES, centre, jnp.ones_like(centre))
+        # A label far from the mean speaks of a noise as large as its distance.
+        peak, width, _ = peak_of(log_prob, m1)
+        return log_expectation(log_prob, m1, v1, PREDICTIVE_NODES, peak, width)
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         m0, m1, v0, v1, c = _split(mean, cov)

@@ -17,7 +17,7 @@ from inducing.covariance import Dense, default_jitter
 from inducing.data import as_labels
 from inducing.likelihoods.supports import fill_missing
 from inducing.parameters import as_key
-from inducing.quadrature import safe_sqrt
+from inducing.quadrature import bisect, safe_sqrt
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
@@ -293,28 +293,18 @@ def _quantile(p: Predictive, q: Array) -> Array:
     return jnp.stack([found[kind][:, i] for i, kind in enumerate(kinds)], axis=-1)
 
 
-def _bisect(below, lower: Array, upper: Array, steps: int) -> Array:
-    def step(_, ends):
-        lower, upper = ends
-        middle = 0.5 * (lower + upper)
-        low = below(middle)
-        return jnp.where(low, middle, lower), jnp.where(low, upper, middle)
-
-    return jax.lax.fori_loop(0, steps, step, (lower, upper))[1]
-
-
 def _search_real(cdf, q, mean, variance):
     """y = location + scale·sinh(t): t is bisected, so that scales of any size and heavy tails are reached."""
     scale = jnp.where(jnp.isfinite(variance) & (variance > 0), jnp.sqrt(variance), 1.0)
     location = jnp.where(jnp.isfinite(mean), mean, 0.0)
     reach = jnp.full_like(mean, 40.0)
-    t = _bisect(lambda t: cdf(location + scale * jnp.sinh(t)) < q, -reach, reach, _steps(mean, 62, 32))
+    t = bisect(lambda t: cdf(location + scale * jnp.sinh(t)) < q, -reach, reach, _steps(mean, 62, 32))
     return location + scale * jnp.sinh(t)
 
 
 def _search_positive(cdf, q, mean, variance):
     reach = jnp.full_like(mean, 0.98 * math.log(float(jnp.finfo(mean.dtype).max)))
-    return jnp.exp(_bisect(lambda t: cdf(jnp.exp(t)) < q, -reach, reach, _steps(mean, 64, 34)))
+    return jnp.exp(bisect(lambda t: cdf(jnp.exp(t)) < q, -reach, reach, _steps(mean, 64, 34)))
 
 
 def _search_unit(cdf, q, mean, variance):
@@ -324,7 +314,7 @@ def _search_unit(cdf, q, mean, variance):
         jnp.full_like(mean, 0.98 * math.log(float(info.tiny))),
         jnp.full_like(mean, -1.1 * math.log(float(info.eps))),
     )
-    return jax.nn.sigmoid(_bisect(lambda t: cdf(jax.nn.sigmoid(t)) < q, lower, upper, _steps(mean, 64, 34)))
+    return jax.nn.sigmoid(bisect(lambda t: cdf(jax.nn.sigmoid(t)) < q, lower, upper, _steps(mean, 64, 34)))
 
 
 def _search_count(cdf, q, mean, variance):
