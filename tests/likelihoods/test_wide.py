@@ -213,6 +213,23 @@ def test_a_likelihood_of_ones_own_finds_its_peak(scale):
         )
 
 
+class Cauchy(L.AbstractQuadratureLikelihood):
+    def log_prob(self, f, y, *, index=None):
+        return -jnp.log1p(((y - f) / 0.01) ** 2)
+
+
+def test_training_a_likelihood_of_ones_own_much_narrower_than_q():
+    """E log p and its derivatives in mean and variance, which nodes spread evenly over q(f) get wrong in sign."""
+    one = jnp.ones((1, 1))
+    terms = -np.log1p(((0.3 - Z) / 0.01) ** 2)
+    value, (slope, bend) = jax.value_and_grad(lambda m, v: Cauchy().expected_log_prob(m, v, 0.3 * one)[0, 0], (0, 1))(
+        0 * one, one
+    )
+    np.testing.assert_allclose(value, terms @ WEIGHTS, rtol=1e-6)
+    np.testing.assert_allclose(slope[0, 0], terms @ (WEIGHTS * Z), rtol=1e-5)
+    np.testing.assert_allclose(bend[0, 0], terms @ (WEIGHTS * (Z**2 - 1)) / 2, rtol=1e-5)
+
+
 class Yes(L.AbstractQuadratureLikelihood):
     """log σ(f): a likelihood without a peak."""
 

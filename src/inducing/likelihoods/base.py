@@ -227,8 +227,8 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
 
     Training and the predictive log density need nothing else. Give `distribution` too (any object with
     `mean`, `variance`, `cdf` and `sample`, such as NumPyro's) to have predictive moments, quantiles and
-    samples. Predictions look for the peak of f ↦ p(y | f), which may be far narrower than q(f), or far from it;
-    `num_nodes` is the size of training's rule, which spans q(f) evenly. Labels may be any finite numbers.
+    samples. Quadrature looks for the peak of f ↦ p(y | f), which may be far narrower than q(f), or far from it;
+    `num_nodes` is the size of training's rule. Labels may be any finite numbers.
 
     >>> import inducing as ig, jax.numpy as jnp
     >>> class Cauchy(ig.likelihoods.AbstractQuadratureLikelihood):
@@ -246,7 +246,8 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
         return (REAL,)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        return quadrature_expected_log_prob(self, mean, cov, y, index, self.num_nodes)
+        focus = self.focus(y, index=index)
+        return quadrature_expected_log_prob(self, mean, cov, y, index, self.num_nodes, *focus)
 
     def distribution(self, f, *, index=None):
         name = type(self).__name__
