@@ -40,7 +40,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_fitted(arguments, tmp_pa
     with pytest.raises(SystemExit) as stop:
         main(["demo", *arguments])
     assert stop.value.code == 2
-    assert capsys.readouterr().err.startswith("inducing: ")
+    assert "inducing: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])

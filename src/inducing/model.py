@@ -124,7 +124,8 @@ class Model(Module):
             prior, rows = prior.prior, rows[:, :-1]
         if isinstance(prior, GP | Independent | AbstractMixture | MatrixValued) and isinstance(rows, np.ndarray):
             if isinstance(prior, MatrixValued):
-                rows = np.asarray(every_output(jnp.asarray(rows), prior.num_outputs))
+                with jax.ensure_compile_time_eval():
+                    rows = np.asarray(every_output(jnp.asarray(rows), prior.num_outputs))
             for kernel in prior.kernels:
                 kernel.check_inputs(rows)
 

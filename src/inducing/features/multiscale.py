@@ -49,7 +49,7 @@ class Multiscale(AbstractFeatures):
     def apply(self, f, kernel=None):
         M, D = self.Z.shape
         if D <= 3:
-            x, w = tensor(*(gauss_hermite(16) if D == 3 else gaussian_grid((256, 64)[D - 1], 6.0)), D)
+            x, w = tensor(*(gauss_hermite(16) if D == 3 else gaussian_grid((256, 64)[D - 1], 7.0)), D)
         else:
             x, w = qmc_rule(D, 4096)
         points = self.Z[:, None, :] + self.widths[:, None, :] * jnp.asarray(x, self.Z.dtype)[None]
