@@ -1,8 +1,9 @@
 """Starting values from data: variances, lengthscales, noise and constant means in the units of x and y."""
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -140,22 +141,27 @@ def _inputs(model: Any, data: Data) -> list[_Target]:
     if data.x is None or not sparse_gps(model):
         return []
     new = Data(data.x, index=data.index)  # without labels, so that latent variables come from their prior
-    first, x = _first_gp(model.layers, data.x[:, None], new, jax.random.key(0))
+    first, x = _first_gp(model.layers, data.x, new, itertools.count())
     if first is None:
         return []
-    x = latent_inputs(first.prior, x[:, 0])
+    x = latent_inputs(first.prior, x)
     return [t for kernel in first.prior.kernels for t in _lengthscales(kernel, x)]
 
 
-def _first_gp(layers: Sequence[AbstractLayer], x: Array, data: Data, key: Array) -> tuple[SparseGP | None, Array]:
-    """The first sparse GP of a stack and a sample [N, 1, D] of its inputs."""
-    for layer, k in zip(layers, jax.random.split(key, len(layers)), strict=True):
+def _first_gp(layers: Sequence[AbstractLayer], x: Array, data: Data, seeds: Iterator[int]) -> tuple[Any, Array]:
+    """The first sparse GP of a stack (or None) and a sample [N, D] of its inputs."""
+    for layer in layers:
         if isinstance(layer, SparseGP):
             return layer, x
         if isinstance(layer, Skip) and sparse_gps(layer):
-            return _first_gp(layer.layers, x, data, k)
-        x, _ = eqx.filter_jit(layer.propagate)(x, k, data, 1)
+            return _first_gp(layer.layers, x, data, seeds)
+        x = _sampled(layer, x, data, jax.random.key(next(seeds)))
     return None, x
+
+
+@eqx.filter_jit
+def _sampled(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
+    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
 
 
 def latent_inputs(prior: Any, x: Array) -> np.ndarray:
