@@ -378,3 +378,19 @@ def test_scales_of_a_gp_above_a_latent_variable():
     model = ig.Model([latent, ig.Skip(gp), ig.Deterministic(lambda v: v[2:])], ig.likelihoods.Gaussian())
     scaled = init.scales(model, (x, np.ones(500))).layers[1].layers[0].prior.kernel.lengthscale
     np.testing.assert_allclose(scaled / (np.sqrt(2) - 0.5), [x.std(), 2.0], rtol=0.15)
+
+
+def test_scales_above_other_layers_look_at_some_rows_only(monkeypatch):
+    seen = []
+
+    def identity(layer, x, key, data, replicates):
+        seen.append((len(x), len(data)))
+        return x, jnp.zeros(x.shape[:2], x.dtype)
+
+    monkeypatch.setattr(ig.Deterministic, "propagate", identity)
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.zeros((1, 1))))
+    model = ig.Model([ig.Deterministic(jnp.sin), gp], ig.likelihoods.Gaussian())
+    x = np.linspace(0.0, 1.0, 5000)
+    lengthscale = init.scales(model, (x, x)).layers[1].prior.kernel.lengthscale
+    assert seen == [(250, 250)]
+    np.testing.assert_allclose(lengthscale, 0.5 * x.std(), rtol=1e-2)

@@ -155,6 +155,7 @@ def _first_gp(layers: Sequence[AbstractLayer], x: Array, data: Data, seeds: Iter
             return layer, x
         if isinstance(layer, Skip) and sparse_gps(layer):
             return _first_gp(layer.layers, x, data, seeds)
+        x, data = jax.tree.map(_some, (x, data))  # layers may hold much for each row
         x = _sampled(layer, x, data, jax.random.key(next(seeds)))
     return None, x
 
