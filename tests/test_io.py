@@ -66,13 +66,6 @@ def test_roots_of_other_forms_come_back(tmp_path, form):
     np.testing.assert_array_equal(again, model.layers[0].root)
 
 
-def test_a_diagonal_root_comes_back(tmp_path):
-    prior, features = ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0], [2.0]])
-    diagonal = ig.SparseGP(prior, features, root=[0.1, 0.2, 0.3])
-    ig.save(tmp_path / "gp", diagonal)
-    np.testing.assert_array_equal(ig.load(tmp_path / "gp", ig.SparseGP(prior, features)).root, diagonal.root)
-
-
 @pytest.mark.parametrize("again", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
 def test_pickles_and_copies_hold_the_same_functions(again):
     prior = ig.priors.Independent(ig.kernels.Warped(ig.kernels.Matern52(), jax.nn.relu), num=2)
@@ -85,16 +78,6 @@ def test_pickles_and_copies_hold_the_same_functions(again):
     assert jax.tree.structure(other) == jax.tree.structure(one)
     for got, expected in zip(jax.tree.leaves(other), jax.tree.leaves(one), strict=True):
         assert np.array_equal(got, expected) if eqx.is_array(expected) else got is expected
-
-
-def test_a_root_comes_back_in_its_form(tmp_path):
-    def built(root=None):
-        points = ig.features.InducingPoints([[0.0], [1.0], [2.0]])
-        return ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=2), points, root=root)
-
-    for saved, other in ((built(np.full((2, 3), 0.5)), built()), (built(), built(np.ones((2, 3))))):
-        ig.save(tmp_path / "gp", saved)
-        np.testing.assert_array_equal(ig.load(tmp_path / "gp", other).root, saved.root)
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path):
