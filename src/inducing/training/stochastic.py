@@ -85,15 +85,32 @@ def compiled_steps() -> Callable:
 
 
 def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> tuple[State, Float[Array, " CHUNK"]]:
-    """Take `num_steps` ≤ CHUNK steps; the new state and the objective before each step."""
+    """Take `num_steps` ≤ CHUNK steps; the new state and the objective before each step.
+
+    The rows of a step are gathered during the step before, so that nothing has to wait for them.
+    """
 
     def body(i, carry):
-        state, history = carry
-        state, value = _step(loop, pace, state)
-        return state, history.at[i].set(value.astype(history.dtype))
+        state, data, history = carry
+        order, ahead = _rows(loop, state.key, state.step + 1, state.order)
+        state, value = _step(loop, pace, eqx.tree_at(lambda s: s.order, state, order), data)
+        return state, ahead, history.at[i].set(value.astype(history.dtype))
 
     history = jnp.full((CHUNK,), jnp.nan, jnp.result_type(*state.free))
-    return jax.lax.fori_loop(0, num_steps, body, (state, history))
+    order, data = _rows(loop, state.key, state.step, state.order)
+    state = eqx.tree_at(lambda s: s.order, state, order)
+    state, _, history = jax.lax.fori_loop(0, num_steps, body, (state, data, history))
+    return state, history
+
+
+def _rows(loop: Loop, key: Array, step: Int[Array, ""], order: Array) -> tuple[Int[Array, " N"], Data | None]:
+    """The order of the epoch that `step` is in, given that of the step before, and the step's rows (None: all)."""
+    if loop.batch_size is None:
+        return order, None
+    size, N = loop.batch_size, len(loop.data)
+    epoch = jax.random.fold_in(jax.random.fold_in(key, step), 1)
+    order = jax.lax.cond(step % (N // size) == 0, lambda _: shuffled(epoch, N), lambda o: o, order)
+    return order, minibatch(loop.data, order, step, size)
 
 
 def shuffled(key: Array, N: int) -> Int[Array, " N"]:
@@ -106,15 +123,9 @@ def shuffled(key: Array, N: int) -> Int[Array, " N"]:
     return (packed & jnp.uint64(0xFFFFFFFF)).astype(jnp.int32)
 
 
-def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]]:
-    data, order = loop.data, state.order
+def _step(loop: Loop, pace: Pace, state: State, rows: Data | None) -> tuple[State, Float[Array, ""]]:
+    data = loop.data if rows is None else rows
     step_key = jax.random.fold_in(state.key, state.step)
-    if loop.batch_size is not None:
-        size, N = loop.batch_size, len(loop.data)
-
-        epoch = jax.random.fold_in(step_key, 1)
-        order = jax.lax.cond(state.step % (N // size) == 0, lambda _: shuffled(epoch, N), lambda o: o, order)
-        data = minibatch(data, order, state.step, size)
 
     def value_of(free):
         return loop.objective(loop.problem.model(free), data, step_key, len(loop.data))
@@ -130,7 +141,7 @@ def _step(loop: Loop, pace: Pace, state: State) -> tuple[State, Float[Array, ""]
     )
     failed = (~ok).astype(jnp.int32)
     streak = jnp.where(ok, 0, state.streak + 1)
-    new = State(free, optimiser, state.key, order, state.step + 1, state.failures + failed, streak)
+    new = State(free, optimiser, state.key, state.order, state.step + 1, state.failures + failed, streak)
     return new, value
 
 
