@@ -1,6 +1,7 @@
 """Sparse GPs against exact ones, coordinates against each other, bounds against the evidence, and hard numerics."""
 
 import itertools
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -197,6 +198,25 @@ def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
     orders = (collapsed.careful_bound, collapsed.quick_bound)
     for first, last in zip(*(jax.tree.leaves(results(order)) for order in orders), strict=True):
         np.testing.assert_allclose(first, last, rtol=1e-7, atol=1e-8)
+
+
+def test_a_row_that_counts_twice_is_a_row_twice():
+    """The collapsed bound of a sample, in value and gradient, with noise per output and a missing label."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (7, 1)), rng.standard_normal((7, 2))
+    y[3, 1] = np.nan
+    prior = ig.priors.LMC(np.array([[1.0, 0.5], [0.3, -1.0]]), [K.Matern52(0.7), K.Matern32(0.9)])
+    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(x[:3])), ig.likelihoods.Gaussian([0.3, 0.2]))
+    twice = np.concatenate([x, x]), np.concatenate([y, y])
+    counted = partial(collapsed.bound_of_sample, data=(x, y), bound=collapsed.careful_bound, num_data=14)
+    for a, b in zip(
+        *(
+            jax.tree.leaves(eqx.filter_jit(eqx.filter_value_and_grad(f))(model))
+            for f in (counted, partial(ig.collapsed_elbo, data=twice))
+        ),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
 def test_collapsed_bound_of_a_strong_smooth_signal():

@@ -227,6 +227,31 @@ def test_interrupt_before_anything_was_judged(monkeypatch):
     assert "interrupted" in result.message and result.bound == result.history.bound[0]
 
 
+def test_many_rows_are_sampled_first(monkeypatch):
+    """The last steps see all data: the bound is theirs, also after an interrupt before the first of them."""
+    module = importlib.import_module("inducing.training.fit")
+    for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
+        monkeypatch.setattr(module, name, value)
+    result = quiet(regression(), (X, y), steps=30)
+    assert "(the first 4 on a sample of 30)" in result.message and len(result.history.bound) <= 30
+    np.testing.assert_allclose(ig.elbo(result.model, (X, y)), result.bound)
+    assert result.bound >= max(result.history.bound[4:])
+    stopped = quiet(regression(), (X, y), callback=lambda p: p.step >= 2)
+    assert len(stopped.history.bound) == 2 and stopped.bound == stopped.history.bound[1]
+
+    climb, calls = module.maximise, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return climb(*args)
+
+    monkeypatch.setattr(module, "maximise", interrupted)
+    cut = quiet(regression(), (X, y), steps=30)
+    assert "interrupted" in cut.message and cut.bound == cut.history.bound[3]
+
+
 def test_callback_sees_models_and_can_stop():
     result = quiet(regression(), (X, y), method="adam", steps=200, callback=lambda p: p.step >= 50)
     assert len(result.history.bound) < 100 and "callback" in result.message

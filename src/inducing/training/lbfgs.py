@@ -19,11 +19,13 @@ SPELL = 10  # for how many values the careful objective is kept to, when it is f
 REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a place
 
 
-class Whole(eqx.Module):
-    """A problem with all its data. Where `objective` gives no number, `careful` may, and is kept to for a while."""
+class Ascent(eqx.Module):
+    """A problem with all its data, or with some rows that stand for `num_data`. Where `objective` gives no number,
+    `careful` may, and is kept to for a while."""
 
     problem: Problem
     data: Data
+    num_data: int
     objective: Objective
     careful: Objective | None = None
 
@@ -34,25 +36,25 @@ def compiled_value_and_gradient() -> Callable:
     return jit(value_and_gradient)
 
 
-def value_and_gradient(whole: Whole, free: list[Array], key: Array) -> tuple[Float[Array, ""], list[Array]]:
+def value_and_gradient(ascent: Ascent, free: list[Array], key: Array) -> tuple[Float[Array, ""], list[Array]]:
     """The objective at free arrays, and its gradient."""
 
     def value_of(free):
-        return whole.objective(whole.problem.model(free), whole.data, key, len(whole.data))
+        return ascent.objective(ascent.problem.model(free), ascent.data, key, ascent.num_data)
 
     return jax.value_and_grad(value_of)(free)
 
 
-def _evaluator(whole: Whole, key: Array) -> Callable:
+def _evaluator(ascent: Ascent, key: Array) -> Callable:
     """`value_and_gradient` at free arrays. Spells of `careful` become longer each time that `objective` has failed."""
     evaluate = compiled_value_and_gradient()
-    careful = None if whole.careful is None else Whole(whole.problem, whole.data, whole.careful)
+    careful = None if ascent.careful is None else Ascent(ascent.problem, ascent.data, ascent.num_data, ascent.careful)
     left, spell = 0, SPELL
 
     def at(free: list[Array]) -> tuple[Array, list[Array]]:
         nonlocal left, spell
         if left == 0:
-            value, grads = evaluate(whole, free, key)
+            value, grads = evaluate(ascent, free, key)
             if careful is None or np.isfinite(value):
                 return value, grads
         value, grads = evaluate(careful, free, key)
@@ -69,16 +71,16 @@ class _Stop(Exception):
     """Ends the optimiser from inside its callback."""
 
 
-def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[str, int]:
-    """Climb until the bound settles or `steps` iterations are done; why it ended, and how many values were no numbers.
+def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array) -> tuple[str, int]:
+    """Climb from `start` until the bound settles or `steps` iterations are done; why it ended, and how many values were
+    no numbers.
 
     The parameters are in `monitor.best`. Where a line search meets a value that is no number, or reaches so far that
     rounding would make up values (a noise of 1e-80), it is told of a slope that leads back, and shortens its step.
     """
     from scipy.optimize import minimize
 
-    evaluate = _evaluator(whole, key)
-    start = _start(whole.problem)
+    evaluate = _evaluator(ascent, key)
     shapes = [f.shape for f in start]
     ends = np.cumsum([f.size for f in start])[:-1]
     best_x, best_f, failures = _flat(start), np.inf, 0
@@ -134,11 +136,6 @@ def maximise(whole: Whole, steps: int, monitor: Monitor, key: Array) -> tuple[st
     except _Stop as stop:
         reason = str(stop)
     return reason, failures
-
-
-@eqx.filter_jit
-def _start(problem: Problem) -> list[Array]:
-    return problem.free
 
 
 def _flat(arrays: list[Array]) -> np.ndarray:

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+STOPPED = "the callback asked to stop"
+
 
 class History(NamedTuple):
     """The objective along the way: for each step its number, the bound before it, and seconds since the start."""
@@ -53,7 +55,7 @@ class Monitor:
         self.times: list[np.ndarray] = []
         self.step = 0
         self.seen, self.smoothed = 0, np.nan
-        self.best_score, self.best, self.best_step = -np.inf, None, 0
+        self.best_score, self.best, self.best_step, self.outdated = -np.inf, None, 0, False
         self.started = time.perf_counter()
         self.bar = _bar(total, progress if isinstance(progress, str) else label) if progress else None
 
@@ -80,15 +82,19 @@ class Monitor:
         score = self.smoothed if score is None else score
         if self.held_out is not None:
             score = self.held_out(parameters)
-        if np.isfinite(score) and score > self.best_score:
-            self.best_score, self.best, self.best_step = float(score), parameters, self.step
+        if np.isfinite(score) and (score > self.best_score or self.outdated):
+            self.best_score, self.best, self.best_step, self.outdated = float(score), parameters, self.step, False
         if self.callback is not None:
             seconds = time.perf_counter() - self.started
             if self.callback(Progress(self.step, float(score), seconds, lambda: self.build(parameters))):
-                return "the callback asked to stop"
+                return STOPPED
         if self.patience is not None and self.step - self.best_step >= self.patience:
             return f"no improvement for {self.step - self.best_step} steps"
         return None
+
+    def change(self) -> None:
+        """The objective is another one from now on: what is judged next replaces the best, unless held-out data do."""
+        self.outdated, self.best_step = self.held_out is None, self.step
 
     def close(self, reason: str) -> History:
         """End the progress bar, which says why the fit ended; the history. Without a judgement the average stands."""
