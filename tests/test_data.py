@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 
 import inducing as ig
 from inducing.data import as_data, as_inputs
@@ -26,8 +27,10 @@ X = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
         pd.DataFrame({"a": [0, 2, 4], "b": X[:, 1]}),
         np.asfortranarray(X),
         X.astype(object),
+        X.astype(np.longdouble),
+        np.ma.masked_array(X),
     ],
-    ids=["numpy", "jax", "lists", "ints", "float32", "pandas", "polars", "mixed pandas", "fortran", "objects"],
+    ids=lambda value: type(value).__name__,
 )
 def test_coercion(value):
     x = as_inputs(value)
@@ -77,6 +80,12 @@ def test_pandas_labels_with_missing_values():
         ig.Data(nullable, [1.0, 2.0, 3.0])
 
 
+def test_masked_labels_are_missing():
+    """Of a masked array the values below the mask mean nothing: often -999."""
+    for y in (np.ma.masked_equal([1.0, -999.0, 3.0], -999.0), np.ma.masked_equal([1, -999, 3], -999)):
+        np.testing.assert_array_equal(ig.Data(X, y).y, [[1.0], [np.nan], [3.0]])
+
+
 def test_unlabelled_and_unsupervised_data():
     assert ig.Data(X).y is None and len(ig.Data(None, X)) == 3
     with pytest.raises(ValueError, match="neither"):
@@ -97,6 +106,18 @@ BAD = {
         lambda: as_inputs(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})),
         TypeError,
         ["'x'", "column 1", "encode"],
+    ),
+    "ragged": (lambda: as_inputs([[1.0, 2.0], [3.0]]), ValueError, ["X must have rows of equal length"]),
+    "sparse": (lambda: as_inputs(scipy.sparse.csr_array(X)), TypeError, ["X is sparse", "pass X.toarray()"]),
+    "named columns": (
+        lambda: as_inputs(np.array([(1, 2.0)], dtype=[("a", int), ("b", float)])),
+        TypeError,
+        ["X has named columns, a, b", "structured_to_unstructured"],
+    ),
+    "masked in X": (
+        lambda: ig.Data(np.ma.masked_equal(X, 3.0), [1, 2, 3]),
+        ValueError,
+        ["x has nan", "row 1", "column 1", "impute"],
     ),
     "complex": (lambda: as_inputs(np.ones(2) * 1j), TypeError, ["real numbers", "complex"]),
     "dates": (lambda: as_inputs(pd.to_datetime(["2020-01-01", None])), TypeError, ["X must be numbers", "datetime64"]),

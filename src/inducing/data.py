@@ -136,7 +136,19 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
         return value[:, None] if value.ndim == 1 else value
     if hasattr(value, "to_numpy"):  # pandas and polars
         value = value.to_numpy()
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if hasattr(value, "toarray"):
+        raise TypeError(f"{name} is sparse, a {type(value).__name__}; pass {name}.toarray().")
+    if isinstance(value, np.ma.MaskedArray):  # what is masked is missing
+        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must have rows of equal length: {error}") from error
+    if array.dtype.names:
+        raise TypeError(
+            f"{name} has named columns, {', '.join(array.dtype.names)}; make a matrix of them by "
+            "numpy.lib.recfunctions.structured_to_unstructured."
+        )
     if array.ndim not in (1, 2):
         given = type(value).__name__ if array.dtype.kind == "O" else f"shape {tuple(array.shape)}"
         raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got {given}.")
@@ -151,7 +163,7 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
         )
     if array.ndim == 1:
         array = np.asarray(array)[:, None]  # under jit, JAX would make a tracer of a concrete array here
-    if not jnp.issubdtype(array.dtype, jnp.floating):
+    if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize > 8:
         array = np.asarray(array, float)
     return array
 
