@@ -154,6 +154,9 @@ WRONG = {
     "of samples": (lambda: MODEL.predict(X).sample(2), "key must be a random key .* got 2"),
     "several quantiles": (lambda: MODEL.predict(X).quantile([0.1, 0.9]), r"q must be one number, got shape \(2,\)"),
     "text labels": (lambda: MODEL.predict(X[:2]).log_prob(["a", "b"]), "y has .* in column 0, which is no number"),
+    "a result on disk": (
+        lambda: ig.save("model.npz", ig.FitResult(MODEL, None, "", "adam", 0.0)), "got FitResult; save result.model"
+    ),
     "points alone": (lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), np.zeros((3, 1))), "InducingPoints"),
     "points in a vector": (lambda: ig.features.InducingPoints([0.0, 1.0]), r"pass\s+Z\[:, None\]"),
     "several variances": (lambda: ig.kernels.Matern52(variance=[1.0, 2.0]), r"must be one number, got shape \[2\]"),

@@ -100,8 +100,11 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r".function is tanh in .* and sin in `like`"):
         ig.load(tmp_path / "warp", ig.kernels.Warped(ig.kernels.Matern52(), jnp.sin))
     np.savez(tmp_path / "other.npz", a=np.ones(3))
+    np.savez(tmp_path / "later.npz", format=np.asarray("inducing-2"))
+    np.save(tmp_path / "array.npy", np.ones(3))
     (tmp_path / "text.npz").write_text("no archive")
-    for name in ("other.npz", "text.npz"):
+    (tmp_path / "empty.npz").write_text("")
+    for name in ("other.npz", "later.npz", "array.npy", "text.npz", "empty.npz"):
         with pytest.raises(ValueError, match="is no file of"):
             ig.load(tmp_path / name, model())
     with pytest.raises(FileNotFoundError):

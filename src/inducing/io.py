@@ -36,6 +36,8 @@ def save(path: str | os.PathLike, model: eqx.Module) -> None:
     >>> float(again.lengthscale)
     2.0
     """
+    if not isinstance(model, eqx.Module):
+        raise TypeError(f"model must be an ig.Model or a part of one, got {type(model).__name__}; save result.model.")
     names, leaves, _ = _named(model)
     about = {"format": np.asarray(FORMAT), "structure": np.asarray(json.dumps(_kinds(model)))}
     arrays = about | {n: np.asarray(leaf) for n, leaf in zip(names, leaves, strict=True)}
@@ -59,12 +61,12 @@ def load(path: str | os.PathLike, like: M) -> M:
     3.0
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as archive, np.lib.npyio.NpzFile(archive, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, ValueError) as error:
         raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
-    if str(found.pop("format", "")) != FORMAT:
-        raise ValueError(f"{os.fspath(path)} is no file of ig.save (format {FORMAT}).")
+    if (written := str(found.pop("format", "none"))) != FORMAT:
+        raise ValueError(f"{os.fspath(path)} is no file of this version's ig.save: format {written}, not {FORMAT}.")
     kinds = json.loads(str(found.pop("structure", "{}")))
     like = _with_roots(like, found)
     names, leaves, rebuild = _named(like)
