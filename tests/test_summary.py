@@ -98,7 +98,10 @@ def test_plot_classification(axes):
     prior = ig.priors.Independent(ig.kernels.Matern52(), 3)
     several = ig.Model(ig.SparseGP(prior, features), ig.likelihoods.Softmax(3))
     ax = ig.report.plot_classification(several, (X, np.arange(20) % 3), size=8)
-    assert len(ax.get_legend().get_texts()) == 4
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["class 0", "class 1", "class 2", "inducing inputs"]
+    along = np.stack([X[:, 0], np.ones(20)], axis=1)  # a column that does not vary has a margin too
+    assert ig.report.plot_classification(binary, ig.Data(along), size=8).get_ylim() == (0.0, 2.0)
 
 
 def test_plot_calibration(axes):
@@ -138,6 +141,8 @@ def test_plot_history_shows_the_bound_itself(axes):
 def test_plots_refuse_what_they_cannot_draw():
     with pytest.raises(ValueError, match="two-dimensional"):
         ig.report.plot_classification(regression(), (Z, np.ones(4)))
+    with pytest.raises(ValueError, match="one-dimensional inputs, these have 2 columns"):
+        ig.report.plot_posterior(regression(), X=np.ones((3, 2)))
     with pytest.raises(ValueError, match="output must be a column number"):
         ig.report.plot_posterior(regression(), (Z, np.ones(4)), output=2)
 

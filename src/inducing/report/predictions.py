@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data import as_data
+from ..data import as_data, as_inputs
 from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs
 
 
@@ -84,7 +84,7 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
     if not points or points[0].shape[1] != 2:
         raise ValueError("plot_classification is for models with two-dimensional inputs; pass data (X [N, 2], y).")
     low, high = points[0].min(axis=0), points[0].max(axis=0)
-    margin = 0.08 * (high - low)
+    margin = np.where(high > low, 0.08 * (high - low), 1.0)
     sides = [np.linspace(a - m, b + m, size) for a, b, m in zip(low, high, margin, strict=True)]
     grid = np.stack(np.meshgrid(*sides), axis=-1)
     probabilities = np.asarray(model.predict(grid.reshape(-1, 2)).probabilities)
@@ -105,28 +105,28 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
         seen = np.asarray(data.mask)[:, 0]
         x, y = np.asarray(data.x)[seen], np.asarray(data.y)[seen, 0]
         few = len(data) <= 1000
+        style = {"s": 18 if few else 6, "edgecolor": "w", "lw": 0.4}
         for c in range(C):
-            ax.scatter(*x[y == c].T, s=18 if few else 6, color=colours[c] * 0.85, edgecolor="w", lw=0.4, label=f"{c}")
+            ax.scatter(*x[y == c].T, color=colours[c] * 0.85, label=f"class {c}", **style)
     if Z is not None:
-        ax.plot(Z[:, 0], Z[:, 1], "kx", ms=5, mew=1.2, label="inducing")
+        ax.plot(Z[:, 0], Z[:, 1], "kx", ms=5, mew=1.2, label="inducing inputs")
     ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="x[0]", ylabel="x[1]")
-    ax.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize="small", title="class", title_fontsize="small")
+    ax.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize="small")
     return ax
 
 
 def _grid(data: Any, X: Any, Z: np.ndarray | None) -> np.ndarray:
-    if X is not None:
-        x = np.sort(np.asarray(X, float).reshape(-1))
-    else:
-        seen = np.asarray(data.x) if data is not None and data.x is not None else Z
-        if seen is None:
-            raise ValueError("pass data or X, so that there is a range to draw.")
-        if seen.shape[1] != 1:
-            raise ValueError(f"plot_posterior is for one-dimensional inputs, these have {seen.shape[1]} columns.")
-        low, high = float(seen.min()), float(seen.max())
-        margin = 0.08 * (high - low) or 1.0
-        x = np.linspace(low - margin, high + margin, 400)
-    return x
+    given = None if X is None else np.asarray(as_inputs(X))
+    known = [a for a in (given, data if data is None else data.x) if a is not None] or [Z]
+    if known[0] is None:
+        raise ValueError("pass data or X, so that there is a range to draw.")
+    if (width := max(a.shape[1] for a in known)) != 1:
+        raise ValueError(f"plot_posterior is for one-dimensional inputs, these have {width} columns.")
+    if given is not None:
+        return np.sort(given[:, 0])
+    low, high = float(known[0].min()), float(known[0].max())
+    margin = 0.08 * (high - low) or 1.0
+    return np.linspace(low - margin, high + margin, 400)
 
 
 def _is_signal(model: Any) -> bool:
