@@ -72,9 +72,17 @@ def test_one_class_is_refused():
         GPClassifier().fit(X, np.zeros(60))
 
 
-def test_a_likelihood_of_other_classes_is_refused():
-    with pytest.raises(ValueError, match="likelihood is for 3 classes, but y has 2: no, yes"):
-        GPClassifier(likelihood=ig.likelihoods.Softmax(3)).fit(X, np.where(Y > 0.0, "yes", "no"))
+@pytest.mark.parametrize("given, number", [(ig.likelihoods.Softmax(3), "3"), (ig.likelihoods.Gaussian(), "no")])
+def test_a_likelihood_of_other_classes_is_refused(given, number):
+    with pytest.raises(ValueError, match=f"likelihood is for {number} classes, but y has 2: no, yes"):
+        GPClassifier(likelihood=given).fit(X, np.where(Y > 0.0, "yes", "no"))
+
+
+def test_parameters_of_another_kind_are_refused():
+    with pytest.raises(TypeError, match=r"must be one of ig.likelihoods such as Gaussian\(...\), got <class"):
+        GPRegressor(likelihood=ig.likelihoods.StudentT).fit(X, Y)
+    with pytest.raises(ValueError, match="num_inducing must be an integer of at least 1, got 0"):
+        GPRegressor(num_inducing=0).fit(X, Y)
 
 
 @pytest.mark.parametrize("estimator", [GPRegressor(), GPClassifier()])

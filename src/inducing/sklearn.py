@@ -21,9 +21,11 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
 from . import likelihoods
+from .checks import check_counts
 from .features.points import InducingPoints
 from .kernels.stationary import Matern52
 from .layers.sparse_gp import SparseGP
+from .likelihoods.base import AbstractLikelihood
 from .means import Constant
 from .model import Model
 from .priors.gp import GP
@@ -53,7 +55,16 @@ class _GP(BaseEstimator):
         self.progress = progress
         self.random_state = random_state
 
-    def _train(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Any) -> Any:
+    def _chosen(self, default: AbstractLikelihood) -> AbstractLikelihood:
+        if not isinstance(self.likelihood, AbstractLikelihood | None):
+            raise TypeError(
+                f"likelihood must be one of ig.likelihoods such as {type(default).__name__}(...), got "
+                f"{self.likelihood!r}."
+            )
+        return default if self.likelihood is None else self.likelihood
+
+    def _train(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: AbstractLikelihood) -> Any:
+        check_counts(num_inducing=self.num_inducing)
         seed = self.random_state
         key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
         kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
@@ -93,7 +104,7 @@ class GPRegressor(RegressorMixin, _GP):
         """Train on X [N, D] and y [N] or [N, P]."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._flat = y.ndim == 1
-        likelihood = likelihoods.Gaussian() if self.likelihood is None else self.likelihood
+        likelihood = self._chosen(likelihoods.Gaussian())
         return self._train(X, y, likelihood.num_latents(1 if self._flat else y.shape[1]), likelihood)
 
     def __sklearn_tags__(self) -> Any:
@@ -132,9 +143,8 @@ class GPClassifier(ClassifierMixin, _GP):
         C = len(self.classes_)
         if C < 2:
             raise ValueError(f"y has {C} class; a classifier needs two or more classes.")
-        default = likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C)
-        likelihood = default if self.likelihood is None else self.likelihood
-        if (given := getattr(likelihood, "num_classes", C)) != C:
+        likelihood = self._chosen(likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C))
+        if (given := getattr(likelihood, "num_classes", "no")) != C:
             raise ValueError(f"likelihood is for {given} classes, but y has {C}: {', '.join(map(str, self.classes_))}.")
         return self._train(X, codes.astype(float), likelihood.num_latents(1), likelihood)
 
