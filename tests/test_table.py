@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pytest
 
+import inducing as ig
 from inducing.__main__ import main
 from inducing.table import _labels, _read, _write, run
 
@@ -153,6 +154,12 @@ def test_targets_far_from_zero(tmp_path, capsys):
     run(tmp_path / "train.csv", "y", tmp_path / "new.csv", tmp_path / "out.csv", num_inducing=12, progress=False)
     near, far = np.genfromtxt(tmp_path / "out.csv", delimiter=",", skip_header=1)[:, 1] - 1e6
     assert abs(near - np.sin(20.5 / 3)) < 0.1 and abs(far) < 1.0
+
+
+def test_the_command_knows_its_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0 and capsys.readouterr().out == f"inducing {ig.__version__}\n"
 
 
 def test_numbers_with_units_are_no_classes(tmp_path):

@@ -2,11 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
+from importlib.metadata import version
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; without arguments, say which there are."""
     parser = argparse.ArgumentParser(prog="inducing", description="Sparse variational Gaussian processes.")
+    parser.add_argument("--version", action="version", version=f"inducing {version('inducing')}")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="compare four models on the letters DGP: a table and a figure")
     demo.add_argument("--out", default="out", help="folder for the figure (default: out)")
