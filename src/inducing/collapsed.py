@@ -248,7 +248,8 @@ def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance
     prior, (x, _, _, noise) = layer.prior, _observed(model, data)
     Kff = prior.Kff_diag(x[:: -(-len(x) // FEWEST)])  # rows in an order may grow
     outputs = mix_variance(prior, jnp.broadcast_to(Kff, (prior.num_latents, *Kff.shape[1:])))
-    of_f = jnp.max(outputs if weights(prior) is None else jnp.sum(outputs, axis=1))
+    groups = 1 if weights(prior) is not None else prior.num_latents  # of coupled latents
+    of_f = jnp.max(jnp.sum(outputs.reshape(len(outputs), groups, -1), axis=2))
     of_u = jnp.max(jnp.max(batched("diagonal", Kuu), axis=1) * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
     return 10.0 * jnp.finfo(x.dtype).eps * len(data) * prior.num_latents * of_f * of_u / jnp.min(noise)
 
@@ -436,9 +437,9 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
     Kuf = prior.Kuf(layer.features, x)
     Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
     W = weights(prior)
-    if W is None:  # each latent is an output: no coupling
-        rho = tau * r
-        Psi = _uncoupled(Kuf, tau, Kuu)
+    if W is None:  # each output looks at one latent: no coupling
+        own, rho = (jnp.swapaxes(t.reshape(n, L, J), 1, 2).reshape(n * J, L) for t in (tau, tau * r))
+        Psi = _uncoupled(Kuf, own, Kuu)
     else:
         squares = (W[:, :, None] * W[:, None, :]).reshape(-1, L * L)
         omega = _at_sites(prior, tau, squares).reshape(n * J, L, L)

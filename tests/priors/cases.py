@@ -300,12 +300,12 @@ def jacobian():
 
 
 def jacobian_and_values():
-    """Each output of a coregionalised GP with its derivatives."""
-    prior = ig.priors.Derivative(ig.priors.LMC(W[:2], ig.kernels.SquaredExponential(ARD, 1.2)), dim=2, values=True)
+    """Each of two independent GPs with its derivatives: outputs of one are correlated, with those of the other not."""
+    prior = ig.priors.Derivative(ig.priors.Independent(ig.kernels.SquaredExponential(ARD, 1.2), num=2), 2, values=True)
     K, Kuf = se_derivatives(X2, X2, ARD, 1.2), se_derivatives(X2, Z2, ARD, 1.2)[..., 0]
     N, P, M = len(X2), 2, len(Z2)
-    Sff = np.einsum("pl,ndme,ql->npdmqe", W[:2], K, W[:2]).reshape(N * P * 3, -1)
-    Sfu = np.einsum("pl,ndm->npdlm", W[:2], Kuf).reshape(N * P * 3, -1)
+    Sff = np.einsum("ndme,pq->npdmqe", K, np.eye(2)).reshape(N * P * 3, -1)
+    Sfu = np.einsum("ndm,pl->npdlm", Kuf, np.eye(2)).reshape(N * P * 3, -1)
     joint = Joint(np.zeros(N * P * 3), np.zeros(2 * M), Sff, Sfu, np.kron(np.eye(2), se(Z2, Z2, ARD, 1.2)))
     return Case(prior, points(Z2), X2, joint)
 
@@ -329,12 +329,15 @@ def _image(readouts, **options):
     Sff = np.kron(R @ se(every, every, 2.5, 1.2) @ R.T, np.eye(L))
     Sfu = np.kron(R @ se(every, PATCHES, 2.5, 1.2), np.eye(L))  # [(n, l), (m, l)]
     Sfu = Sfu.reshape(len(Sfu), len(PATCHES), L).swapaxes(1, 2).reshape(len(Sfu), -1)
+    own = np.arange(len(Sff)).reshape(3, -1, L).swapaxes(1, 2).reshape(-1)  # the outputs of a latent together
+    Sff, Sfu = Sff[own][:, own], Sfu[own]
     Suu = np.kron(np.eye(L), se(PATCHES, PATCHES, 2.5, 1.2))
     return Case(prior, points(PATCHES), IMAGES, Joint(np.zeros(len(Sff)), np.zeros(len(Suu)), Sff, Sfu, Suu))
 
 
 def patch_responses():
-    return _image(np.eye(4))
+    """The four responses of each of two latents."""
+    return _image(np.eye(4), num=2)
 
 
 def patch_means():

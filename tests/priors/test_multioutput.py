@@ -46,6 +46,7 @@ def everything(prior, features, m, root, X, y, noise):
     """What the library says about a case: predictions, bounds and KL."""
     gp = ig.SparseGP(prior, features, m, root, coordinates="u", jitter=0.0)
     model = ig.Model(gp, ig.likelihoods.Gaussian(noise))
+    best = ig.collapse(model, (X, y))
     mean, cov = gp.joint(X[None])
     marginal_mean, variance = gp.marginals(X)
     _, outputs = gp.joint(X[:, None])
@@ -58,7 +59,8 @@ def everything(prior, features, m, root, X, y, noise):
         "kl": gp.kl(),
         "elbo": ig.elbo(model, (X, y)),
         "collapsed": ig.collapsed_elbo(model, (X, y)),
-        "optimal_elbo": ig.elbo(ig.collapse(model, (X, y)), (X, y)),
+        "optimal_elbo": ig.elbo(best, (X, y)),
+        "optimal_root": best.layers[0].root,
         "evidence": ig.log_evidence(model, (X, y)),
     }
 
@@ -67,7 +69,8 @@ def close(got, expected, rtol=1e-8, atol=1e-9):
     np.testing.assert_allclose(np.asarray(got), expected, rtol=rtol, atol=atol)
 
 
-COUPLED = ["shared", "lmc", "convolution", "jacobian"]
+COUPLED = ["shared", "lmc", "convolution", "jacobian", "jacobian_and_values"]
+SEPARATE = ["separate", "shared", "jacobian_and_values", "patch_responses", "patch_means"]  # outputs of several latents
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,8 @@ def test_dense_conditioning(name, coupled):
     best = brute.collapsed(joint, flat, spread)
     close(got["collapsed"], best)
     close(got["optimal_elbo"], best)  # the bound has one maximum, so q(u) is that
+    M = case.joint.Suu.shape[0] // L
+    assert got["optimal_root"].shape == ((L, M, M) if L == 1 or name in SEPARATE else (L * M, L * M))
     close(got["evidence"], brute.evidence(joint, flat, spread))
 
 

@@ -157,9 +157,11 @@ class SparseGP(AbstractLayer):
 
     @property
     def correlated(self) -> bool:
-        """Whether the outputs at one input are correlated: q(u) couples the latents, or the prior mixes them."""
-        mixed = qu.is_coupled(self.root) or output_weights(self.prior) is not None
-        return mixed and self.prior.num_outputs > 1
+        """Whether the outputs at one input are correlated: q(u) couples the latents, the prior mixes them, or several
+        outputs look at one latent."""
+        prior = self.prior
+        mixed = qu.is_coupled(self.root) or prior.num_sites > 1 or output_weights(prior) is not None
+        return mixed and prior.num_outputs > 1
 
     def Kuu(self) -> AbstractCovariance:
         """The prior covariance of u, stacked along a leading axis K (L, or 1 if all latents share it)."""

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
-from .base import AbstractPrior, mix_covariance, weights
+from .base import AbstractPrior, dense_weights, mix_covariance
 from .latents import BLOCK_ENTRIES, in_blocks, repeat
 from .matrix_valued import output_index, pick
 
@@ -138,9 +138,7 @@ class OutputAsInput(AbstractPrior):
         return output_index(X) % self.prior.num_sites
 
     def _weight(self, X: Array) -> Float[Array, "L N"]:
-        W = weights(self.prior)
-        W = jnp.eye(self.prior.num_outputs, dtype=X.dtype) if W is None else W
-        return W[output_index(X)].T
+        return dense_weights(self.prior, X.dtype)[output_index(X)].T
 
     def _checked(self, X: Array) -> Array:
         self.check_inputs(X)

@@ -26,8 +26,9 @@ class AbstractPrior(Module):
 
     The J *sites* of a latent are what the outputs look at: its value at x (J = 1), its partial derivatives
     (J = D), or one functional of it for each output (J = P: a smoothed value, the value at a patch). J divides P,
-    and W is `mixing` (None: the identity if J = 1 and L = P, else ones). The inducing variables are features of the
-    latents, u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
+    and W is `mixing`. None stands for two simple ones: if P = L·J, outputs l·J, …, l·J + J − 1 are the sites of latent
+    l and see no other (the identity, if J = 1); else it is ones. The inducing variables are features of the latents,
+    u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
 
     Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features; Kuu and Kuf
     agree on it. For a prior of your own see docs/extend.md.
@@ -127,11 +128,17 @@ class AbstractPrior(Module):
 
 
 def weights(prior: AbstractPrior) -> Float[Array, "P L"] | None:
-    """W, with the implied ones of several latents that share an output's site; None is the identity."""
+    """W, with the implied ones of several latents that share an output's site; None: outputs are the latents' sites."""
     W, P, L = prior.mixing, prior.num_outputs, prior.num_latents
-    if W is None and (prior.num_sites > 1 or L != P):
+    if W is None and L * prior.num_sites != P:
         return jnp.ones((P, L), dtype_of(prior))
     return W
+
+
+def dense_weights(prior: AbstractPrior, dtype: Any) -> Float[Array, "P L"]:
+    """W as an array, whatever it is."""
+    W = weights(prior)
+    return jnp.repeat(jnp.eye(prior.num_latents, dtype=dtype), prior.num_sites, axis=0) if W is None else W
 
 
 def by_site(prior: AbstractPrior, W: Float[Array, "P *rest"]) -> Float[Array, "Q J *rest"]:
@@ -139,16 +146,11 @@ def by_site(prior: AbstractPrior, W: Float[Array, "P *rest"]) -> Float[Array, "Q
     return W.reshape(-1, prior.num_sites, *W.shape[1:])
 
 
-def _site_weights(prior: AbstractPrior, dtype: Any) -> Float[Array, "Q J L"]:
-    W = weights(prior)
-    return by_site(prior, jnp.eye(prior.num_outputs, dtype=dtype) if W is None else W)
-
-
 def mix_mean(prior: AbstractPrior, s: Float[Array, "*B L J"]) -> Float[Array, "*B P"]:
     """Outputs from sites: Σ_l W[p, l] s_l[p mod J]."""
     W = weights(prior)
     if W is None:
-        return s[..., 0]
+        return s.reshape(*s.shape[:-2], -1)
     if prior.num_sites == 1:
         return s[..., 0] @ W.T
     return jnp.einsum("qjl,...lj->...qj", by_site(prior, W), s).reshape(*s.shape[:-2], -1)
@@ -158,7 +160,7 @@ def mix_variance(prior: AbstractPrior, v: Float[Array, "L N J"]) -> Float[Array,
     """Output variances from those of uncorrelated latents: Σ_l W[p, l]² v_l[p mod J]."""
     W = weights(prior)
     if W is None:
-        return v[..., 0].T
+        return jnp.swapaxes(v, 0, 1).reshape(v.shape[1], -1)
     if prior.num_sites == 1:
         return v[..., 0].T @ (W**2).T
     return jnp.einsum("qjl,lnj->nqj", by_site(prior, W**2), v).reshape(v.shape[1], -1)
@@ -166,23 +168,22 @@ def mix_variance(prior: AbstractPrior, v: Float[Array, "L N J"]) -> Float[Array,
 
 def mix_covariance(prior: AbstractPrior, K: Float[Array, "L N J N2 J"]) -> Float[Array, "N P N2 P"]:
     """Output covariances from those of uncorrelated latents: Σ_l W[p, l] W[q, l] K_l[·, p mod J, ·, q mod J]."""
-    W = _site_weights(prior, K.dtype)
+    W = by_site(prior, dense_weights(prior, K.dtype))
     C = jnp.einsum("ajl,lnjmk,bkl->najmbk", W, K, W)
     return C.reshape(K.shape[1], prior.num_outputs, K.shape[3], prior.num_outputs)
 
 
 def mix_coupled_variance(prior: AbstractPrior, C: Float[Array, "N J L L"]) -> Float[Array, "N P"]:
     """Output variances from the covariance of correlated latents: Σ_lk W[p, l] W[p, k] C[p mod J, l, k]."""
-    W = weights(prior)
+    W, N, L = weights(prior), C.shape[0], prior.num_latents
     if W is None:
-        return jnp.diagonal(C[:, 0], axis1=1, axis2=2)
-    N, L = C.shape[0], prior.num_latents
+        return jnp.swapaxes(jnp.diagonal(C, axis1=2, axis2=3), 1, 2).reshape(N, -1)
     squares = by_site(prior, (W[:, :, None] * W[:, None, :]).reshape(-1, L * L))
     return jnp.einsum("qjc,njc->nqj", squares, C.reshape(N, -1, L * L)).reshape(N, -1)
 
 
 def mix_coupled_covariance(prior: AbstractPrior, C: Float[Array, "L N J L N J"]) -> Float[Array, "N P N P"]:
     """Output covariances from those of correlated latents: Σ_lk W[p, l] W[q, k] C[l, ·, p mod J, k, ·, q mod J]."""
-    W = _site_weights(prior, C.dtype)
+    W = by_site(prior, dense_weights(prior, C.dtype))
     out = jnp.einsum("ajl,lnjkmi,bik->najmbi", W, C, W)
     return out.reshape(C.shape[1], prior.num_outputs, C.shape[4], prior.num_outputs)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel
-from ..parameters import at_least_one, dtype_of
+from ..parameters import at_least_one
 from .as_input import OutputAsInput
 from .base import AbstractPrior, weights
 
@@ -63,10 +63,7 @@ class Derivative(AbstractPrior):
     @property
     def mixing(self) -> Float[Array, "P L"] | None:
         W = weights(self.prior)
-        if W is None and self.num_latents == 1:
-            return None
-        W = jnp.eye(self.prior.num_outputs, dtype=dtype_of(self)) if W is None else W
-        return jnp.repeat(W, self.directions, axis=0)
+        return None if W is None else jnp.repeat(W, self.directions, axis=0)
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:

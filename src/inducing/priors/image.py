@@ -98,10 +98,8 @@ class ImageConvolution(AbstractPrior):
         return self.num_patches if self.weights is None else 1
 
     @property
-    def mixing(self) -> Float[Array, "P L"] | None:
-        if self.weights is not None or self.num_latents == 1:
-            return None
-        return jnp.repeat(jnp.eye(self.num_latents, dtype=dtype_of(self)), self.num_patches, axis=0)
+    def mixing(self) -> None:
+        return None
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:
