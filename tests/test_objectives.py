@@ -595,6 +595,8 @@ def test_bad_input_is_refused(unchecked):
         ig.elbo(model, DATA)
     with pytest.raises(ValueError, match=r"pass key=jax.random.key\(0\)"):
         ig.elbo(ig.Model(gp(), ig.likelihoods.Gaussian(NOISE)), DATA, integrate=False)
+    with pytest.raises(ValueError, match=r"this model is sampled.* pass key=jax.random.key\(0\)"):
+        ig.iw_elbo_global(ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(NOISE)), DATA, key=None)
     with pytest.raises(TypeError, match=r"key must be a random key .* got 7"):
         ig.elbo(model, DATA, key=7)
     with pytest.raises(ValueError, match="data have no labels y"):

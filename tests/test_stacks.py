@@ -78,7 +78,7 @@ def test_wide_layers_pad_with_zeros():
 
 def test_outputs_and_a_latent_variable():
     latent = ig.LatentVariable(2, ig.layers.PerDatum(np.zeros((12, 2))))
-    model = ig.deep_gp(X, ig.likelihoods.HeteroscedasticGaussian(), num_outputs=2, num_inducing=5, latent=latent)
+    model = ig.deep_gp(X, ig.likelihoods.HeteroscedasticGaussian(), num_inducing=5, latent=latent)
     assert [type(layer).__name__ for layer in model.layers] == ["LatentVariable", "SparseGP", "SparseGP"]
     assert model.layers[1].features.Z.shape == (5, 5)  # inputs and latent variable
     assert model.width(3) == 2
@@ -91,6 +91,7 @@ REFUSED = {
     "outputs": ({"num_outputs": 0}, ValueError, "num_outputs must be an integer of at least 1, got 0"),
     "width": ({"width": 0}, ValueError, "width must be an integer of at least 1, got 0"),
     "no inputs": ({"X": None}, ValueError, r"X must be a vector \[N\] or a matrix \[N, columns\], got NoneType"),
+    "likelihood": ({"likelihood": "gaussian"}, TypeError, "likelihood must be one of ig.likelihoods, got str"),
     "kernel": ({"kernel": kernel(3)}, TypeError, "kernel must be a function that makes one from its number of inputs"),
 }
 

@@ -175,9 +175,11 @@ def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:
             return 0
 
     if latents is not None and latents not in {needed_by(outputs) for outputs in range(1, latents + 1)}:
+        columns = len(likelihood.supports)
         raise ValueError(
             f"the last layer gives {latents} latent functions, a number that {type(likelihood).__name__} cannot use; "
-            "change the prior's number of outputs, or the likelihood."
+            f"for {columns} column{'s' * (columns > 1)} of y it needs {likelihood.num_latents(columns)}. Change the "
+            "prior's number of outputs, or the likelihood."
         )
 
 
@@ -189,5 +191,5 @@ def enter(model: Model, data: Data) -> Float[Array, "N 1 D"]:
 def needed(key: Any) -> Array:
     """The key, or an error that asks for one."""
     if key is None:
-        raise ValueError("this model samples its inner layers: pass key=jax.random.key(0), say.")
+        raise ValueError("this model is sampled, for which a key is needed: pass key=jax.random.key(0), say.")
     return as_key(key)

@@ -31,7 +31,7 @@ def deep_gp(
     *,
     num_layers: int = 2,
     width: int | None = None,
-    num_outputs: int = 1,
+    num_outputs: int | None = None,
     num_inducing: int = 100,
     kernel: Callable[[int], AbstractKernel] | None = None,
     latent: LatentVariable | None = None,
@@ -42,7 +42,7 @@ def deep_gp(
     points; their mean is the identity, or where widths differ the projection on principal components, or zero-padding;
     their q(u) starts almost deterministic. Inducing points are k-means centres of X, carried upwards through the means.
     The last layer has a constant mean and starts at its prior. `num_outputs` is the number of functions that the
-    likelihood needs.
+    likelihood needs for all columns of y; by default those of one column (of a `PerOutput`, of all).
 
     `kernel` makes a kernel from its number of inputs; by default a squared exponential with one lengthscale for each,
     from the spread of the inputs. `latent` is put first, and appends its latent variable to X; without inputs, for a
@@ -57,6 +57,10 @@ def deep_gp(
     """
     inputs = as_inputs(X)
     x, dtype = np.asarray(inputs, float), inputs.dtype
+    if not isinstance(likelihood, AbstractLikelihood):
+        raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
+    if num_outputs is None:
+        num_outputs = likelihood.num_latents(len(likelihood.supports))
     check_counts(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
     if width is not None:
         check_counts(width=width)
