@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.checks import check_counts
+from inducing.checks import check_counts, check_model_and_data
 
 L = ig.likelihoods
 X = np.linspace(-1.0, 1.0, 4)[:, None]
@@ -70,6 +70,9 @@ def test_known_noise_of_nothing_is_allowed_without_a_label():
     data = ig.Data(X, y)
     values = jax.jit(lambda m: [f(m, data) for f in (ig.elbo, ig.collapsed_elbo, ig.log_evidence)])
     np.testing.assert_allclose(values(known), values(whole), rtol=1e-12)
+    two = ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=2), ig.features.InducingPoints(X[:2]))
+    each = ig.Model(two, L.PerOutput([known.likelihood, L.Gaussian(0.1)]))
+    check_model_and_data(each, ig.Data(X, np.concatenate([y, Y], axis=1)))
 
 
 @general

@@ -167,6 +167,20 @@ def test_collapsed_bound_is_the_bound_at_its_optimum(missing, noise):
     assert bound < evidence
 
 
+def test_gaussian_noise_of_each_output_is_that_of_all():
+    """A `PerOutput` of Gaussians has the same bound, optimal q(u) and evidence as one Gaussian."""
+    prior, Z = ig.priors.LMC([[1.0], [2.0]], K.Matern32(0.7)), ig.features.InducingPoints(X[:3])
+    y = jnp.asarray(np.concatenate([Y, np.where(np.arange(6)[:, None] == 2, np.nan, Y)], axis=1))
+    known = ig.likelihoods.PerDatum(np.stack([np.full(6, 0.2), np.linspace(0.1, 0.6, 6)], axis=1), new=0.1)
+    second = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(known.values[:, 1], new=0.1))
+    each = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(0.2), second])
+    models = [ig.Model(ig.SparseGP(prior, Z), noise) for noise in (ig.likelihoods.Gaussian(known), each)]
+    together, apart = (_collapsed(model, X, y) for model in models)
+    for i in (0, 2, 3):
+        np.testing.assert_allclose(apart[i], together[i], rtol=1e-12)
+    np.testing.assert_allclose(apart[1].layers[0].root, together[1].layers[0].root, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "prior", ["one", *(pytest.param(p, marks=pytest.mark.slow) for p in ("shared", "own")), "coupled"]
 )

@@ -466,10 +466,13 @@ def test_models_that_are_not_finite_at_zero_predict_elsewhere():
 
 def test_output_cov_makes_the_labels_of_an_input_joint():
     root = np.array([[0.01, 0, 0, 0], [0, 0.01, 0, 0], [0, 0, 1.0, 0], [0, 0, 0.999, 0.01]])
-    model = ig.Model(ig.BayesianDense(1, 2, root=root), ig.likelihoods.Gaussian(0.01))
+    together = ig.likelihoods.Gaussian([0.01, 0.02])
+    each = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(0.01), ig.likelihoods.Gaussian(0.02)])
+    models = [ig.Model(ig.BayesianDense(1, 2, root=root), noise) for noise in (together, each)]
     for y in ([[1.0, -1.0]], [[1.0, np.nan]]):
-        joint = model.predict([0.7], full_cov=True).log_prob(y)
-        np.testing.assert_allclose(model.predict([0.7], output_cov=True).log_prob(y), joint, rtol=1e-9)
+        joint = [model.predict([0.7], full_cov=True).log_prob(y) for model in models]
+        one_input = [model.predict([0.7], output_cov=True).log_prob(y)[0] for model in models]
+        np.testing.assert_allclose([joint[1], *one_input], joint[0], rtol=1e-9)
 
 
 def test_a_block_of_images_holds_about_as_many_patches_as_others_hold_inputs(monkeypatch):

@@ -9,6 +9,7 @@ from .data import Data
 from .layers import encoders
 from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
+from .likelihoods.per_output import PerOutput
 from .parameters import at_least_one
 from .priors.derivative import Derivative
 from .priors.image import ImageConvolution
@@ -89,12 +90,15 @@ def _check_index(model: Any, index: np.ndarray) -> None:
 
 def _check_noise(model: Any, index: np.ndarray, mask: np.ndarray) -> None:
     """Known noise may be 0 where nothing was observed, such as for predictions, but not under a label."""
-    for part in jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, Gaussian)):
+    parts = [(model.likelihood, mask)]
+    if isinstance(model.likelihood, PerOutput):
+        parts = [(part, mask[:, p : p + 1]) for p, part in enumerate(model.likelihood.likelihoods)]
+    for part, seen in parts:
         if isinstance(part, Gaussian) and isinstance(part.variance, PerDatum):
             if isinstance(part.variance.values, jax.core.Tracer):
                 continue
             noise = np.asarray(part.variance.values)[index].reshape(len(index), -1)
-            bad = np.flatnonzero(((noise == 0) & mask).any(axis=1))
+            bad = np.flatnonzero(((noise == 0) & seen).any(axis=1))
             if bad.size:
                 raise ValueError(
                     f"Gaussian.variance is 0 for the datum of index {index[bad[0]]}, which has a label; pass noise "

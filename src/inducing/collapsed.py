@@ -28,8 +28,9 @@ from .covariance import AbstractCovariance, Dense, batched, root_derivative
 from .data import Data, as_data
 from .layers import qu
 from .layers.sparse_gp import SparseGP
-from .likelihoods.base import PerDatum, broadcast
+from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
+from .likelihoods.per_output import is_gaussian
 from .model import Model
 from .objectives import labels
 from .parameters import dtype_of
@@ -184,7 +185,7 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
 def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
     layer = model.layers[-1]
-    if len(model.layers) != 1 or not isinstance(layer, SparseGP) or not isinstance(model.likelihood, Gaussian):
+    if len(model.layers) != 1 or not isinstance(layer, SparseGP) or not is_gaussian(model.likelihood):
         kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
         raise TypeError(
             f"the optimal q(u) has a closed form for one SparseGP layer with a Gaussian likelihood, not for ({kinds}); "
@@ -197,9 +198,9 @@ def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
 
 def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
     """x, y, mask and the noise variances [N, P] of data that were checked."""
-    assert isinstance(model.likelihood, Gaussian) and data.x is not None
+    assert is_gaussian(model.likelihood) and data.x is not None
     y, mask = labels(data)
-    return data.x, y, mask, broadcast(model.likelihood.variance, y.shape, data.index)
+    return data.x, y, mask, model.likelihood.noise(y.shape, data.index)
 
 
 def _bound(model: Model, data: Any, whitened: _Order) -> Float[Array, ""]:
@@ -306,9 +307,8 @@ def _statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _Statist
 
     A noise that all labels share is taken out of the sums, which then need no derivative by τ.
     """
-    assert isinstance(model.likelihood, Gaussian)
-    noise = model.likelihood.variance
-    if isinstance(noise, PerDatum) or noise.ndim > 0:
+    noise = model.likelihood.variance if isinstance(model.likelihood, Gaussian) else None
+    if noise is None or isinstance(noise, PerDatum) or noise.ndim > 0:
         return _sums(model, layer, data, Kuu)
     unit = eqx.tree_at(lambda m: m.likelihood.variance, model, jnp.ones_like(noise))
     Psi, b, log_tau, squares, trace = _sums(unit, layer, data, Kuu)

@@ -18,6 +18,7 @@ from .layers.bayesian_dense import BayesianDense
 from .layers.sparse_gp import Cache, SparseGP, sparse_gps, with_cache
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
+from .likelihoods.per_output import is_gaussian
 from .likelihoods.predictive import (
     Predictive,
     as_shape,
@@ -166,7 +167,7 @@ class JointPredictive(eqx.Module):
         y = self.marginal._labels(y)
         self.likelihood.check(y, index=self.index)
         y, present = fill_missing(y, self.likelihood.fill)
-        if isinstance(self.likelihood, Gaussian):
+        if is_gaussian(self.likelihood):
             noise = self.likelihood.noise(y.shape, self.index)
             logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
         else:

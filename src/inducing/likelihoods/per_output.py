@@ -2,14 +2,15 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import AbstractLikelihood
+from inducing.likelihoods.gaussian import Gaussian
 from inducing.likelihoods.supports import Support
 
 
@@ -50,6 +51,11 @@ class PerOutput(AbstractLikelihood):
                 "pass one likelihood per column of y."
             )
         return sum(lik.num_latents(1) for lik in self.likelihoods)
+
+    def noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
+        """The noise variances as an array of `shape` [..., N, P], where all the likelihoods are Gaussian."""
+        each = [lik.noise((*shape[:-1], 1), index) for lik in self.likelihoods if is_gaussian(lik)]
+        return jnp.concatenate(each, axis=-1)
 
     def _slices(self) -> list[slice]:
         ends = [0]
@@ -98,6 +104,18 @@ class PerOutput(AbstractLikelihood):
             for lik, q in zip(self.likelihoods, self._gaussians(mean, cov), strict=True)
         ]
         return jnp.concatenate([m for m, _ in each], axis=-1), jnp.concatenate([v for _, v in each], axis=-1)
+
+
+def is_gaussian(likelihood: AbstractLikelihood) -> TypeGuard[Gaussian | PerOutput]:
+    """Whether labels are functions and Gaussian noise, of a variance that `noise` knows.
+
+    >>> import inducing as ig
+    >>> is_gaussian(PerOutput([Gaussian(), Gaussian(0.1)])), is_gaussian(PerOutput([ig.likelihoods.Bernoulli()]))
+    (True, False)
+    """
+    if isinstance(likelihood, PerOutput):
+        return all(map(is_gaussian, likelihood.likelihoods))
+    return isinstance(likelihood, Gaussian)
 
 
 class _Outputs:

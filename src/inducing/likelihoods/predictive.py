@@ -74,8 +74,8 @@ class Predictive(eqx.Module):
     def log_prob(self, y: Any) -> Float[Array, "N"]:
         """log p(y_n): outputs summed, missing ones (NaN) left out; mixtures by log-mean-exp of whole rows.
 
-        Within a component the outputs are taken as independent, except by a `Gaussian` likelihood whose latents'
-        covariance was asked for (`output_cov=True`).
+        Within a component the outputs are taken as independent, unless all noise is Gaussian (also by `PerOutput`)
+        and the latents' covariance was asked for (`output_cov=True`).
         """
         y = self._labels(y)
         self.likelihood.check(y, index=self.index)
@@ -197,10 +197,10 @@ def _variance(p: Predictive) -> Array:
 def _log_prob(p: Predictive, y: Array) -> Array:
     filled, present = fill_missing(y, p.likelihood.fill)
 
-    from inducing.likelihoods.gaussian import Gaussian
+    from inducing.likelihoods.per_output import is_gaussian
 
     def row(m, c):
-        if isinstance(p.likelihood, Gaussian) and c.ndim > m.ndim:
+        if is_gaussian(p.likelihood) and c.ndim > m.ndim:
             return jax.vmap(gaussian_log_prob)(filled, m, c, p.likelihood.noise(y.shape, p.index), present)
         each = p.likelihood.predictive_log_prob(m, c, filled, index=p.index)
         return jnp.sum(jnp.where(present, each, 0.0), axis=-1)

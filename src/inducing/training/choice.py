@@ -8,7 +8,7 @@ from ..data import Data
 from ..gplvm import gplvm_collapse, gplvm_elbo
 from ..layers import qu
 from ..layers.sparse_gp import SparseGP, sparse_gps
-from ..likelihoods.gaussian import Gaussian
+from ..likelihoods.per_output import is_gaussian
 from ..objectives import elbo
 from ..parameters import Partition
 from ..priors.base import weights
@@ -116,7 +116,7 @@ def _trained_q(parts: Partition) -> tuple[tuple[int, Any], ...]:
 
 
 def _is_conjugate(model: Any) -> bool:
-    return len(model.layers) == 1 and isinstance(model.layers[0], SparseGP) and isinstance(model.likelihood, Gaussian)
+    return len(model.layers) == 1 and isinstance(model.layers[0], SparseGP) and is_gaussian(model.likelihood)
 
 
 def _can_be_optimal(layer: SparseGP) -> bool:
