@@ -252,6 +252,23 @@ def test_many_rows_are_sampled_first(monkeypatch):
     assert "interrupted" in cut.message and cut.bound == cut.history.bound[3]
 
 
+@pytest.mark.parametrize("place", ["_perturbed", "maximise", "_finish"])
+def test_interrupt_after_the_first_start_keeps_it(monkeypatch, place):
+    module = importlib.import_module("inducing.training.fit")
+    inner, calls = getattr(module, place), []
+
+    def second(*args):
+        calls.append(args)
+        if len(calls) == (2 if place == "maximise" else 1):
+            raise KeyboardInterrupt
+        return inner(*args)
+
+    monkeypatch.setattr(module, place, second)
+    options = {"objective": lambda model, data: -(model.likelihood.variance**2), "method": "lbfgs", "initialise": False}
+    result = quiet(regression(), (X, y), starts=1 if place == "_finish" else 3, **options)
+    assert result.bound > -1e-3 and ("interrupted in a later start" in result.message) == (place != "_finish")
+
+
 def test_callback_sees_models_and_can_stop():
     result = quiet(regression(), (X, y), method="adam", steps=200, callback=lambda p: p.step >= 50)
     assert len(result.history.bound) < 100 and "callback" in result.message
@@ -375,6 +392,17 @@ def test_starts_keep_the_best():
     assert np.isclose(one.bound, 1.0) and np.isclose(one.model.likelihood.variance, 1.0)
     assert np.isclose(several.bound, 5.0) and np.isclose(several.model.likelihood.variance, np.exp(1.2), rtol=1e-4)
     assert "best of 8 starts, which reached 1," in several.message
+
+
+def test_a_start_without_a_number_loses_no_other():
+    def holes(model, data, inside):  # no number far from where the first start stands, or near it
+        t = jnp.abs(jnp.log(model.likelihood.variance))
+        return jnp.where((t < 0.4) == inside, -(t**2), jnp.nan)
+
+    run = partial(quiet, regression(noise=1.0), (X, y), method="lbfgs", initialise=False, starts=4)
+    for inside in (True, False):
+        result = run(objective=partial(holes, inside=inside))
+        assert np.isfinite(result.bound) and "best of 4 starts" in result.message and "nan" in result.message
 
 
 def test_log_prior_is_over_natural_values():

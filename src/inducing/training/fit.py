@@ -199,17 +199,36 @@ def fit(
     steps = plan.default_steps if steps is None else int(steps)
 
     outcomes: list[_Outcome] = []
+    reached: list[float] = []
+    interrupted, failed = False, None
     with limited_threads():
         for start in range(starts):
             start_key = jax.random.fold_in(key, start)
-            begin = parts if start == 0 else _perturbed(parts, start_key)
-            outcomes.append(_run(plan, begin, data, held, watch, steps, start_key, optimiser, learning_rate, clamp))
-            if outcomes[-1].reason == "interrupted":
+            try:
+                begin = parts if start == 0 else _perturbed(parts, start_key)
+                outcome = _run(plan, begin, data, held, watch, steps, start_key, optimiser, learning_rate, clamp)
+            except FloatingPointError as error:  # the objective is no number at this start
+                reached.append(np.nan)
+                failed = failed or error
+                continue
+            except KeyboardInterrupt:  # before this start took a step
+                if not outcomes:
+                    raise
+                interrupted = True
                 break
+            outcomes.append(outcome)
+            reached.append(outcome.bound)
+            if interrupted := outcome.reason == "interrupted":
+                break
+        if failed and not outcomes:
+            raise failed
         best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
-        trained, jitter = _compiled(_finish)(best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
-        trained, jitter = jax.block_until_ready(trained), float(jitter)
-    message = _message(plan, best, outcomes, data, jitter, rescaled)
+        finish = partial(_compiled(_finish), best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
+        try:
+            trained, jitter = jax.block_until_ready(finish())
+        except KeyboardInterrupt:  # the fit is at its end already, and not lost
+            trained, jitter = jax.block_until_ready(finish())
+    message = _message(plan, best, reached, interrupted, data, float(jitter), rescaled)
     return FitResult(tied_again(trained, parts), best.history, message, plan.method, best.bound)
 
 
@@ -407,14 +426,18 @@ def _perturbed(parts: Partition, key: Array) -> Partition:
     return Partition(free, parts.rest, parts.treedef, parts.slots, parts.constraints)
 
 
-def _message(plan: Plan, best: _Outcome, outcomes: list[_Outcome], data: Data, jitter: float, rescaled: bool) -> str:
+def _message(
+    plan: Plan, best: _Outcome, reached: list[float], interrupted: bool, data: Data, jitter: float, rescaled: bool
+) -> str:
     says = [f"{plan.method} ({plan.why})"]
     rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
     rows += f" (the first {best.sampled} on a sample of {SAMPLE})" if best.sampled else ""
     says.append(f"{len(best.history.bound)} steps on {rows}: {best.reason}")
     says.append(f"bound {best.bound:.6g}")
-    if len(outcomes) > 1:
-        says.append(f"best of {len(outcomes)} starts, which reached {', '.join(f'{o.bound:.6g}' for o in outcomes)}")
+    if len(reached) > 1:
+        says.append(f"best of {len(reached)} starts, which reached {', '.join(f'{bound:.6g}' for bound in reached)}")
+    if interrupted and best.reason != "interrupted":
+        says.append("interrupted in a later start")
     if rescaled:
         says.append("starting scales set from the data")
     if best.failures:
