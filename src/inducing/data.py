@@ -86,7 +86,8 @@ def as_data(data: Any, dtype=None) -> Data:
     """
     if not isinstance(data, Data):
         if not isinstance(data, tuple | list) or not 2 <= len(data) <= 4:
-            raise TypeError(f"data must be a pair (X, y) or an ig.Data, got {type(data).__name__}.")
+            size = f" of {len(data)}" if isinstance(data, tuple | list) else ""
+            raise TypeError(f"data must be a pair (X, y) or an ig.Data, got {type(data).__name__}{size}.")
         data = Data(*data)
     return data if dtype is None else data.astype(dtype)
 

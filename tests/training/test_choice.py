@@ -1,6 +1,7 @@
 """What fit picks, and what it refuses before it compiles anything."""
 
 import inspect
+import re
 from functools import partial
 
 import jax.numpy as jnp
@@ -98,7 +99,7 @@ def test_the_cost_of_a_collapsed_bound_counts_sites_and_pairs_of_coupled_latents
         ({"starts": 0}, "starts"),
         ({"patience": 0}, "patience"),
         ({"clamp": -1}, "clamp"),
-        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number greater than 0"),
         ({"gamma": 1.5}, r"gamma.*\(0, 1\].*1.5"),
         ({"objective": ig.log_evidence, "batch_size": 5}, "num_data"),
         ({"method": "collapsed", "clamp": 5}, "'collapsed' is L-BFGS on all data and knows no clamp"),
@@ -116,11 +117,20 @@ def test_the_cost_of_a_collapsed_bound_counts_sites_and_pairs_of_coupled_latents
         ({"method": "lbfgs", "objective": partial(ig.elbo, integrate=False)}, "this one samples"),
         ({"freeze": lambda m: jnp.zeros(3)}, "freeze must return parts of the model"),
         ({"held_out": (np.zeros((3, 2)), np.zeros(3))}, "held_out: X has 2 columns"),
+        ({"held_out": (np.zeros((3, 1)), np.zeros(2))}, "held_out: x has 3 rows"),
     ],
 )
 def test_options_that_cannot_be(options, says):
     with pytest.raises(ValueError, match=says):
         ig.fit(regression(), (X, y), progress=False, **options)
+
+
+@pytest.mark.parametrize("name", ["steps", "batch_size", "learning_rate", "gamma", "clamp", "starts", "patience"])
+def test_options_that_are_no_numbers(name, unchecked):
+    for value in ("3", [3], True):
+        with pytest.raises(ValueError, match=re.escape(f"got {value!r}")) as error:
+            ig.fit(regression(), (X, y), progress=False, **{name: value})
+        assert str(error.value).startswith(name)
 
 
 @pytest.mark.parametrize(

@@ -449,7 +449,10 @@ def _message(
 
 
 def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
-    held = as_data(held_out, dtype_of(model))
+    try:
+        held = as_data(held_out, dtype_of(model))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"held_out: {error}") from error
     kinds = {type(v) for v in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | PerDatumValues))}
     if PerDatum in kinds:
         raise ValueError(
@@ -470,20 +473,23 @@ def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
 
 def _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, N) -> None:
     def whole(name, value, least, most=None):
-        if value is None:
-            return
-        if isinstance(value, bool) or value % 1 != 0 or value < least or (most is not None and value > most):
-            bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
-            raise ValueError(f"{name} must be a whole number, {bounds}; got {value}.")
+        bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
+        within = _is_number(value) and value % 1 == 0 and least <= value and (most is None or value <= most)
+        if not within:
+            raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
 
-    whole("steps", steps, 0)
-    whole("batch_size", batch_size, 1, N)
+    for name, value, *bounds in (("steps", steps, 0), ("batch_size", batch_size, 1, N), ("patience", patience, 1)):
+        if value is not None:
+            whole(name, value, *bounds)
     whole("clamp", clamp, 0)
     whole("starts", starts, 1)
-    whole("patience", patience, 1)
     if callable(learning_rate):
         raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
-    if learning_rate is not None and not learning_rate > 0:
-        raise ValueError(f"learning_rate must be greater than 0, got {learning_rate}.")
-    if gamma is not None and not 0 < gamma <= 1:
-        raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma}.")
+    if learning_rate is not None and not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
+        raise ValueError(f"learning_rate must be a number greater than 0, got {learning_rate!r}.")
+    if gamma is not None and not (_is_number(gamma) and 0 < gamma <= 1):
+        raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"
