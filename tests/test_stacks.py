@@ -93,6 +93,8 @@ REFUSED = {
     "no inputs": ({"X": None}, ValueError, r"X must be a vector \[N\] or a matrix \[N, columns\], got NoneType"),
     "likelihood": ({"likelihood": "gaussian"}, TypeError, "likelihood must be one of ig.likelihoods, got str"),
     "kernel": ({"kernel": kernel(3)}, TypeError, "kernel must be a function that makes one from its number of inputs"),
+    "class": ({"kernel": ig.kernels.Matern52}, TypeError, "kernel must be a function .* got the class Matern52"),
+    "text": ({"kernel": "rbf"}, TypeError, "kernel must be a function .* got a str"),
 }
 
 

@@ -99,7 +99,8 @@ def product(A: Float[Array, "*L m k"], B: Float[Array, "*L k n"], form: Form = "
     >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
     (2, 4)
     """
-    return _product.bind(A, B, form=form)
+    dtype = jnp.result_type(A, B)  # what binds a primitive promotes nothing
+    return _product.bind(A.astype(dtype), B.astype(dtype), form=form)
 
 
 def products(A: Float[Array, "L m k"], B: Float[Array, "K k n"], form: Form = "full") -> Float[Array, "L m n"]:

@@ -64,10 +64,11 @@ def deep_gp(
     check_counts(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
     if width is not None:
         check_counts(width=width)
-    if isinstance(kernel, AbstractKernel):
+    if kernel is not None and (isinstance(kernel, AbstractKernel | type) or not callable(kernel)):
+        got = f"the class {kernel.__name__}" if isinstance(kernel, type) else f"a {type(kernel).__name__} itself"
         raise TypeError(
-            f"kernel must be a function that makes one from its number of inputs, as lambda D: {type(kernel).__name__}"
-            f"(...), since layers have different widths; got a {type(kernel).__name__} itself."
+            "kernel must be a function that makes one from its number of inputs, such as "
+            f"lambda D: ig.kernels.Matern52(np.ones(D)), since layers have different widths; got {got}."
         )
     Z = np.asarray(kmeans(x, num_inducing))
     layers: list[AbstractLayer] = []

@@ -62,3 +62,11 @@ def test_quadratic_forms_of_symmetric_matrices(shared):
         np.einsum("lmn,lmk,lkn->ln", *(np.broadcast_to(B, (2, M, N)), C, np.broadcast_to(B, (2, M, N)))),
         rtol=1e-12,
     )
+
+
+def test_factors_of_two_precisions_are_promoted():
+    """As a likelihood in float64 above a GP in float32 makes them; users do not promote strictly."""
+    A, B = jnp.ones((2, 3), jnp.float32), jnp.full((3, 4), 2.0)
+    with jax.numpy_dtype_promotion("standard"):
+        value, grads = jax.jit(jax.value_and_grad(lambda A, B: products.product(A, B).sum(), argnums=(0, 1)))(A, B)
+    assert value == 48.0 and [g.dtype for g in grads] == [jnp.float32, jnp.float64]
