@@ -167,6 +167,34 @@ def test_every_likelihood_of_continuous_labels_trains_the_same_in_any_units():
     assert found[0] > result.history.bound[0] - len(y) * np.log(units).sum() + 100
 
 
+@pytest.mark.parametrize("size", [0.1, 1e6])
+def test_counts_of_any_size_start_at_their_level(size):
+    L, known = ig.likelihoods, ig.likelihoods.PerDatum(np.full(len(y), 20.0), new=1.0)
+    each = [
+        L.Poisson(),
+        L.Poisson(exposure=20.0),
+        L.Poisson(exposure=known),
+        L.NegativeBinomial(),
+        L.Poisson("softplus"),
+    ]
+    counts = np.random.default_rng(0).poisson(size * np.exp(y)).astype(float)
+    labels = np.stack([counts * (20.0 if p in (1, 2) else 1.0) for p in range(5)], axis=1)
+    level = np.log(counts.mean()) - 0.5 * np.log1p(counts.var() / counts.mean() ** 2)
+    prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52(), ig.means.Constant()) for _ in each])
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None]))
+    latents = init.scales(ig.Model(gp, L.PerOutput(each)), (X, labels)).layers[0].prior.latents
+    assert np.allclose([f.mean_function.value for f in latents], [level] * 4 + [0.0])
+    assert all(f.kernel.variance == 1.0 for f in latents)
+    inflated = ig.Model(ig.SparseGP(prior.latents[0], gp.features), L.ZeroInflatedPoisson())
+    zeros = np.where(np.arange(len(y)) % 2, 0.0, counts)
+    start = init.scales(inflated, (X, zeros)).layers[0].prior.mean_function.value
+    assert abs(start - level) < 0.5 or size < 1.0  # zeros say nothing of the rate
+    one = ig.Model(ig.SparseGP(prior.latents[0], gp.features), L.Poisson())
+    trained = ig.fit(one, (X, counts), steps=100, progress=False)
+    assert "NaN" not in trained.message
+    assert np.mean((trained.model.predict(X).mean[:, 0] - counts) ** 2) < 0.9 * counts.var()
+
+
 def test_deep_gps_train_the_same_in_any_units():
     found = []
     for scale in (1.0, 1e12, 1e-12):

@@ -49,10 +49,11 @@ def scales(model: Any, data: Any) -> Any:
     Where labels are f and noise (Gaussian, Student-t, Laplace): the prior variance of the last layer becomes the
     variance of y (its kernels keep their proportions), the noise a tenth of it, constant means the mean of y. Where f
     is the logarithm of a scale (LogNormal, Gamma, Weibull, Exponential): the same with log y. A HeteroscedasticGaussian
-    has one of each, the second being the logarithm of the noise. So labels of any size need a constant mean where the
-    scale of y is a shift of f. Lengthscales of the first GP become (√D − ½) standard deviations of the latents'
-    inputs: for images patches, above other layers a sample of what these give; the steepness of a ChangePoint becomes 2
-    over the standard deviation of its column. `ig.fit` does this for parameters at their default value; see there.
+    has one of each, the second being the logarithm of the noise. Where f is the logarithm of the mean of counts,
+    constant means become that of y. So labels of any size need a constant mean where the scale of y is a shift of f.
+    Lengthscales of the first GP become (√D − ½) standard deviations of the latents' inputs: for images patches, above
+    other layers a sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of
+    its column. `ig.fit` does this for parameters at their default value; see there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -265,6 +266,13 @@ def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
         return _noisy(_log(y) - np.log(likelihood.shape), None, 1.0)
     if isinstance(likelihood, likelihoods.Weibull | likelihoods.Exponential):
         return _noisy(_log(y), None, 1.0)
+    if isinstance(likelihood, likelihoods.NegativeBinomial):
+        return _counts(y, 1.0)
+    if isinstance(likelihood, likelihoods.ZeroInflatedPoisson | likelihoods.ZeroInflatedNegativeBinomial):
+        return _counts(np.where(y > 0, y, np.nan), 1.0)
+    if isinstance(likelihood, likelihoods.Poisson) and likelihood.link == "exp":
+        exposure: Any = likelihood.exposure
+        return _counts(y, np.mean(exposure.values, axis=0) if hasattr(exposure, "values") else np.asarray(exposure))
     if isinstance(likelihood, likelihoods.HeteroscedasticGaussian):
         centre, variance, _ = _noisy(y, None, 1.0)
         unknown = np.full_like(centre, np.nan)
@@ -281,6 +289,14 @@ def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
 def _log(y: np.ndarray) -> np.ndarray:
     """log y, with 0 as a missing label."""
     return np.log(np.where(y > 0, y, np.nan))
+
+
+def _counts(y: np.ndarray, exposure: Any) -> _Latent:
+    """Of counts with mean exposure · e^f, f normal: its centre by their mean and variance. Its own variance is left:
+    they do not say how much of theirs it makes."""
+    mean, variance, _ = _noisy(y, None, 1.0)
+    mean = np.where(mean > 0, mean, np.nan)
+    return _Latent(np.log(mean / exposure) - 0.5 * np.log1p(variance / mean**2), np.full_like(mean, np.nan), [])
 
 
 def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
