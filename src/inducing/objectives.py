@@ -20,15 +20,15 @@ from .parameters import dtype_of
 
 
 def expected_log_likelihood(model: Model, data: Data, x: Float[Array, "N R D"]) -> Float[Array, "N R"]:
-    """explik_nr = E_{q(f_L | F_nr)} log p(y_n | f_L), summed over the observed outputs: eq:explik, eq:explik_2.
+    """log explik_nr = E_{q(f_L | F_nr)} log p(y_n | f_L), summed over the observed outputs: eq:explik, eq:explik_2.
 
     x is the input of the last layer. Of a model with one layer, the bound is its sum minus the KL:
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]), mean=[0.5, 0.2])
     >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ig.Data([0.0, 1.0], [0.5, 0.2])
-    >>> explik = ig.objectives.expected_log_likelihood(model, data, data.x[:, None])
-    >>> explik.shape, bool(jnp.allclose(explik.sum() - model.kl(), ig.elbo(model, data)))
+    >>> each = ig.objectives.expected_log_likelihood(model, data, data.x[:, None])
+    >>> each.shape, bool(jnp.allclose(each.sum() - model.kl(), ig.elbo(model, data)))
     ((2, 1), True)
     """
     mean, cov = model.layers[-1].moments(x, correlated=model.likelihood.joint)
@@ -70,7 +70,7 @@ def elbo(
 ) -> Float[Array, ""]:
     """The bound on log p(y) that trains all models (section 4; eq:elbo_sparse_gp_iid, eq:elbo_deep_sgp, eq:ugly_log_2).
 
-        (N/B) Σ_n E[ log 1/R Σ_r exp( explik_nr + β Σ_l log p(h_nr)/q(h_nr) ) ]  −  β Σ_l KL(q_l ‖ p_l)
+        (N/B) Σ_n E[ log 1/R Σ_r exp( log explik_nr + β Σ_l log p(h_nr)/q(h_nr) ) ]  −  β Σ_l KL(q_l ‖ p_l)
 
     `data` is (X, y) or `Data`: all of it, or a minibatch of B of `num_data` = N. `importance` is R, which matters for
     models with latent variables; `samples` is the number of Monte Carlo samples of the outer expectation; models that
@@ -206,7 +206,7 @@ def _log_weights(
     integrate: bool,
     shifts: dict[int, Array] | None = None,
 ) -> Float[Array, "N R"]:
-    """explik + β Σ_l log p(h)/q(h) of each replicate; `shifts` move the latent variables of layers, by number."""
+    """log explik + β Σ_l log p(h)/q(h) of each replicate; `shifts` move the latent variables of layers, by number."""
     keys = model.keys(key)
     if shifts is None:
         x, log_weight = model.propagate(data, key, replicates)
