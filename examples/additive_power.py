@@ -2,6 +2,7 @@
 
 Kuu is block diagonal with diagonal-plus-low-rank blocks, and Kuf does not depend on the kernel inside the intervals.
 The single parts can be looked at, which a model of all inputs at once does not allow.
+Data: INDUCING_DATA (default ../shared/data), `power.npz`.
 """
 
 import os

@@ -1,6 +1,7 @@
 """A deep GP on a step and on the motorcycle data (section 4.4): jumps that a stationary GP cannot make.
 
 The deep model is `ig.deep_gp`; it is trained by the same `ig.fit` as the shallow one.
+Data: INDUCING_DATA (default ../shared/data), `mcycle.npz`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Values and slopes in one u (section 2.3, derivative features; `features.Union`).
 
-A few places, each with the value of f there and its derivative: as good as about twice as many values, and placed
-where f is steep a slope says more. Left: q(f) with 6 places. Right: the bound for equal numbers of features.
+A few places, each with the value of f there and its derivative: nearly as good as twice as many values. Left: q(f) with
+6 of either kind, which need not stand together. Right: the bound for equal numbers of features.
 """
 
 import os

@@ -3,6 +3,7 @@
 There are no inputs. One Gaussian q(h) for each datum, started from principal components; the closed-form bound is
 trained first (ψ-statistics of the squared exponential), then the same model goes on under the sampled one, which takes
 any kernel, and any stack: the deep GP-LVM is the same latent variable below two layers of GPs.
+Data: INDUCING_DATA (default ../shared/data), `oil_flow.npz`.
 """
 
 import os

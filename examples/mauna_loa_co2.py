@@ -1,9 +1,10 @@
-"""CO2 at Mauna Loa: trend and season as a sum of processes, each with its own features, and a forecast.
+"""CO₂ at Mauna Loa (section 2.3): trend and season as a sum of processes, each with its own features, and a forecast.
 
     k = trend (quadratic) + slow (Matérn 5/2) + season (periodic × slow change) + short term (Matérn 3/2)
 
 `features.Additive` gives every term of the sum its own inducing variables, so Kuu is block diagonal: Fourier features
 for the Matérn terms, inducing points for the others. Data after 2005 are held out.
+Data: INDUCING_DATA (default ../shared/data), `mauna_loa_co2.npz`.
 """
 
 import os
@@ -65,7 +66,7 @@ print(f"forecast to {year.max():.0f}: RMSE {rmse:.2f} ppm, {inside:.0%} within t
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), constrained_layout=True, width_ratios=(3, 2))
 left.plot(year[train], co2[train], "k.", ms=2, label="seen")
 left.plot(year[test], co2[test], "C3.", ms=2, label="held out")
-left.plot(year, mean, "C0", lw=1)
+left.plot(year, mean, "C0", lw=1, label="mean ± 2 s.d.")
 left.fill_between(year, mean - 2 * deviation, mean + 2 * deviation, color="C0", alpha=0.25, lw=0)
 left.set(title="trend + season + short term, forecast after 2005", xlabel="year", ylabel="CO₂ (ppm)")
 left.legend()
