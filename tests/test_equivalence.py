@@ -220,7 +220,8 @@ def test_a_row_that_counts_twice_is_a_row_twice():
     x, y = rng.uniform(-1, 1, (7, 1)), rng.standard_normal((7, 2))
     y[3, 1] = np.nan
     prior = ig.priors.LMC(np.array([[1.0, 0.5], [0.3, -1.0]]), [K.Matern52(0.7), K.Matern32(0.9)])
-    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(x[:3])), ig.likelihoods.Gaussian([0.3, 0.2]))
+    likelihood = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(0.3), ig.likelihoods.Gaussian(0.2)])
+    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(x[:3])), likelihood)
     twice = np.concatenate([x, x]), np.concatenate([y, y])
     counted = partial(collapsed.bound_of_sample, data=(x, y), bound=collapsed.careful_bound, num_data=14)
     for a, b in zip(

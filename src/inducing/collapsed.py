@@ -122,13 +122,12 @@ def bound_of_sample(model: Model, data: Any, bound: Callable, num_data: int) -> 
     True
     """
     _, data = _checked(model, data)
-    assert isinstance(model.likelihood, Gaussian)
     times = num_data / len(data)
     _, _, mask, noise = _observed(model, data)
     log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)  # of which `bound` counts one, for a noise/times
     missing = 0.5 * jnp.sum((times - 1.0) * log_tau - jnp.where(mask, np.log(times), 0.0))
-    sharper = jax.tree.map(lambda v: v / times if eqx.is_inexact_array(v) else v, model.likelihood.variance)
-    return bound(eqx.tree_at(lambda m: m.likelihood.variance, model, sharper), data) + missing
+    sharper = jax.tree.map(lambda v: v / times if eqx.is_inexact_array(v) else v, model.likelihood)  # has no more
+    return bound(eqx.tree_at(lambda m: m.likelihood, model, sharper), data) + missing
 
 
 def collapse(model: Model, data: Any) -> Model:
