@@ -102,7 +102,9 @@ def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, caps
     [
         ("x,x,y\n1,2,3\n2,3,4\n", "two columns called 'x'"),
         ("x,y\n1,2\n2,3\n3,4\n4,oak\n", "'oak' in row 4 among numbers"),
-        ("x,y\n1,2\n", "has one row"),
+        ("x,y\n1,2\n", "no two different values in the 0 rows to fit, of 1 in all"),
+        ("x,y\n1,2\n2,3\n", "no two different values in the 1 rows to fit, of 2 in all"),
+        ("x,y\n1,2\n2,2\n3,2\n4,\n5,2\n", "the target 'y' has no two different values in the 4 rows"),
     ],
 )
 def test_tables_that_would_be_misread_are_refused(tmp_path, text, message):

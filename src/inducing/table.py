@@ -52,10 +52,6 @@ def run(
     y, classes = _labels(table[target], target, train)
     rows = {} if new is None else _read(new)
     missing = [name for name in names if new is not None and name not in rows]
-    if new is None and len(X) < 2:
-        raise ValueError(
-            f"{train} has one row, which cannot be held out and fitted; give more rows, or a table of new ones."
-        )
     if missing:
         raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
     Xnew = X[:0] if new is None else _numbers(rows, names, new)
@@ -64,6 +60,11 @@ def run(
     order = np.random.default_rng(seed).permutation(len(X))
     held = np.sort(order[: int(np.ceil(HELD_OUT * len(X)))]) if new is None else order[:0]
     kept = np.setdiff1d(order, held)
+    if len(np.unique(y[kept][~np.isnan(y[kept])])) < 2:  # no noise at all would explain them: a density without bound
+        raise ValueError(
+            f"{train}: the target {target!r} has no two different values in the {len(kept)} rows to fit, of {len(X)} "
+            "in all; give more rows."
+        )
     likelihood: Any = likelihoods.Bernoulli() if len(classes) == 2 else likelihoods.Gaussian()
     if len(classes) > 2:
         likelihood = likelihoods.Softmax(len(classes))
