@@ -3,7 +3,8 @@
     from inducing.sklearn import GPRegressor, GPClassifier
 
 After `fit`, `estimator.model_` is the trained `ig.Model`, with all that it can do, and `estimator.result_` the
-`ig.FitResult`. JAX computes in float32 unless `jax.config.update("jax_enable_x64", True)` is called at the start.
+`ig.FitResult`. JAX computes in float32 unless `jax.config.update("jax_enable_x64", True)` is called at the start. The
+processes of `n_jobs` know nothing of that call: for them, set JAX_ENABLE_X64=1 in the environment.
 """
 
 from typing import Any
@@ -116,9 +117,11 @@ class GPRegressor(RegressorMixin, _GP):
         """The mean of y at X, and with `return_std` its standard deviation, noise included."""
         X = self._inputs(X)
         pred = self.model_.predict(X)
-        mean, std = np.asarray(pred.mean), np.sqrt(np.asarray(pred.variance))
-        mean, std = (mean[:, 0], std[:, 0]) if self._flat else (mean, std)
-        return (mean, std) if return_std else mean
+
+        def shaped(a: Any) -> np.ndarray:
+            return np.asarray(a)[:, 0] if self._flat else np.asarray(a)
+
+        return (shaped(pred.mean), np.sqrt(shaped(pred.variance))) if return_std else shaped(pred.mean)
 
 
 class GPClassifier(ClassifierMixin, _GP):
