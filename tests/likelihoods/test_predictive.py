@@ -11,6 +11,7 @@ import pytest
 from scipy import special, stats
 
 import inducing.likelihoods as L
+from inducing.likelihoods.predictive import _search_count
 
 ONE = jnp.ones((1, 1))
 DENSE = np.linspace(-14, 14, 400001)
@@ -168,6 +169,13 @@ def test_quantiles_of_any_scale_and_far_out():
     heavy = L.StudentT(1.0, 1.0).predictive(0 * ONE, 0 * ONE)
     np.testing.assert_allclose(heavy.quantile(1e-6)[0, 0], stats.cauchy.ppf(1e-6), rtol=1e-5)
     assert L.Poisson().predictive(12 * ONE, 0 * ONE).quantile(0.5)[0, 0] == stats.poisson(np.exp(12)).ppf(0.5)
+
+
+def test_quantiles_of_counts_look_no_further_than_they_must():
+    """A cdf of 0, 1, …, 40 that is known up to 63 alone: the rest of the dtype's integers cost as much each."""
+    q, one = jnp.array([[0.01], [0.5], [0.99]]), jnp.ones((3, 1))
+    found = _search_count(lambda y: jnp.where(y > 63, 0.0, (y + 1) / 41), q, one, one)
+    np.testing.assert_array_equal(found[:, 0], [0.0, 20.0, 40.0])
 
 
 def test_per_class_probabilities():

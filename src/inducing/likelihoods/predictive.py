@@ -318,15 +318,22 @@ def _search_unit(cdf, q, mean, variance):
 
 
 def _search_count(cdf, q, mean, variance):
-    """The smallest whole number with cdf ≥ q, found bit by bit: exact, up to the last integer the dtype can hold."""
-    bits = 52 if mean.dtype == jnp.float64 else 23
-    powers = jnp.asarray(2.0 ** np.arange(bits)[::-1], mean.dtype)  # exactly, as jnp.exp2 is not
+    """The smallest whole number with cdf ≥ q, bit by bit: exact, up to the last integer the dtype can hold.
 
-    def step(k, position):
-        trial = position + powers[k]
+    A cdf may cost milliseconds, so no bits are tried beyond the first 2ᵏ − 1 that is large enough for all.
+    """
+    bits = 52 if mean.dtype == jnp.float64 else 23
+    powers = jnp.asarray(2.0 ** np.arange(bits), mean.dtype)  # exactly, as jnp.exp2 is not
+
+    def too_small(k):
+        return (k < bits) & jnp.any(cdf(jnp.broadcast_to(powers[k] - 1, mean.shape)) < q)
+
+    def step(i, position):
+        trial = position + powers[top - 1 - i]
         return jnp.where(cdf(trial) < q, trial, position)
 
-    return jax.lax.fori_loop(0, bits, step, jnp.full_like(mean, -1.0)) + 1
+    top = jax.lax.while_loop(too_small, lambda k: k + 1, jnp.zeros((), int))
+    return jax.lax.fori_loop(0, top, step, jnp.full_like(mean, -1.0)) + 1
 
 
 _ENDS = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0), "count": (-np.inf, np.inf)}
