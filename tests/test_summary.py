@@ -124,8 +124,19 @@ def test_plot_calibration_of_numbers_beside_rare_counts(axes):
     pred = kinds.predictive(latent, 1e-12 * jnp.ones((3, 2)))
     ig.report.plot_calibration(pred, np.tile([[-9.0, 0.0]], (3, 1)), ax=axes)
     level, share = axes.lines[0].get_data()
-    half = 0.5 * np.exp(-np.exp(-5.0))
-    np.testing.assert_allclose(share[1:], np.where(level < half, 0.5, 1.0)[1:])
+    zero = np.exp(-np.exp(-5.0))
+    np.testing.assert_allclose(share[1:], 0.5 + 0.5 * np.clip(level / zero, 0.0, 1.0)[1:])
+    with pytest.raises(ValueError, match="every label in y is missing"):
+        ig.report.plot_calibration(pred, np.full((3, 2), np.nan), ax=axes)
+
+
+def test_plot_calibration_of_classes(axes):
+    """Yes and no from the predictive distribution itself: no S-shaped curve, although only two labels are possible."""
+    latent = jnp.linspace(-2.0, 2.0, 512)[:, None]
+    pred = ig.likelihoods.Bernoulli().predictive(latent, 0.3 * jnp.ones_like(latent))
+    ig.report.plot_calibration(pred, pred.sample(ig.data.jax.random.key(0)), ax=axes)
+    level, share = axes.lines[0].get_data()
+    np.testing.assert_allclose(share, level, atol=3 * 0.5 / np.sqrt(512))
 
 
 def test_plot_history_shows_the_bound_itself(axes):

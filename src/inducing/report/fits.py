@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..data import as_labels
 from .style import BLUE, GREY, ORANGE, axes_or_new
 
 
@@ -45,7 +46,8 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
 
     Above it at the left or below it at the right, the predictions are too narrow; the grey band is where 95 % of
     such curves would lie by chance, at each point, if the predictions were right. Of discrete labels, the
-    probability of the label itself is spread evenly (the mid-distribution). Returns the Matplotlib axes.
+    probability of the label itself is spread evenly: y lies below the level u by the share (u − P(<y)) / P(y), from 0
+    to 1, which is u on average, and varies less. Returns the Matplotlib axes.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -53,14 +55,16 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
     >>> ax = ig.report.plot_calibration(pred, [0.1, -0.3])
     """
     ax = axes_or_new(ax, (4.4, 4.2))
-    y = jnp.asarray(y, pred.mean.dtype)
-    y = y[:, None] if y.ndim == 1 else y
+    y = as_labels(y, pred.mean.dtype)
     counts = jnp.array([[support.kind == "count" for support in pred.likelihood.supports]], y.dtype)  # 1 or 0
-    below = 0.5 * np.asarray(pred.cdf(y) + pred.cdf(y - counts))
-    below = np.sort(below[np.isfinite(np.asarray(y))])
-    n = len(below)
+    lower, upper = (np.asarray(pred.cdf(a))[np.isfinite(np.asarray(y))] for a in (y - counts, y))
+    n = len(upper)
+    if n == 0:
+        raise ValueError("every label in y is missing (NaN); there is nothing to compare with.")
     level = np.linspace(0.0, 1.0, 201)
-    ax.plot(level, np.searchsorted(below, level, side="right") / n, color=BLUE, lw=1.8, label="observed")
+    width = np.maximum(upper - lower, 1e-12)
+    share = [np.mean(np.clip((u - lower) / width, 0.0, 1.0)) for u in level]
+    ax.plot(level, share, color=BLUE, lw=1.8, label="observed")
     spread = 1.96 * np.sqrt(level * (1 - level) / n)
     ax.fill_between(level, level - spread, level + spread, color=GREY, alpha=0.18, lw=0, label="95% by chance")
     ax.plot([0, 1], [0, 1], color=GREY, lw=0.8, ls="--")
