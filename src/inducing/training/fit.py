@@ -347,7 +347,9 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
             if plan.noisy and (monitor.step % look == 0 or monitor.step == steps):
                 stop = monitor.judge(state.free)
             if int(state.streak) >= STREAK:
-                stop = f"the last {int(state.streak)} steps were NaN or infinite"
+                stop = (
+                    f"the last {int(state.streak)} steps were NaN or infinite: start elsewhere, or take shorter steps"
+                )
             if stop:
                 reason = stop
                 break
