@@ -77,8 +77,8 @@ def test_greedy_variance_picks_the_largest_conditional_variance():
     assert init.greedy_variance(ig.kernels.Linear(), np.zeros((3, 2)), 2).shape == (0, 2)  # no variance anywhere
 
 
-@pytest.mark.parametrize("M", [0, -1])
-def test_impossible_numbers_of_points(M):
+@pytest.mark.parametrize("M", [0, -1, "3"])
+def test_impossible_numbers_of_points(M, unchecked):
     for choose in (init.kmeans, init.random_subset, lambda X, M: init.greedy_variance(ig.kernels.Matern52(), X, M)):
         with pytest.raises(ValueError, match="M must be a whole number"):
             choose(X, M)

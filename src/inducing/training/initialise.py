@@ -1,5 +1,6 @@
 """Starting values: inducing inputs and scales from data."""
 
+import numbers
 from typing import Any
 
 import jax
@@ -127,8 +128,8 @@ def _greedy(kernel: AbstractKernel, X: Array, M: int) -> Array:
 
 
 def _checked_size(M: int) -> int:
-    if M % 1 != 0 or M < 1:
-        raise ValueError(f"M must be a whole number of at least 1, got {M}.")
+    if not isinstance(M, numbers.Real) or M % 1 != 0 or M < 1:
+        raise ValueError(f"M must be a whole number of at least 1, got {M!r}.")
     return int(M)
 
 
