@@ -1,7 +1,6 @@
 """A model: a stack of layers that ends in a likelihood."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .data import Data
 from .layers.base import AbstractLayer, sum_of_kl
-from .layers.deterministic import first_layer
+from .layers.deterministic import Skip, first_layer
 from .likelihoods.base import AbstractLikelihood
 from .parameters import Module, as_key, dtype_of
 from .priors.as_input import OutputAsInput
@@ -56,13 +55,7 @@ class Model(Module):
                 f"the last layer is a {type(layers[-1]).__name__}, which has no Gaussian output; "
                 "end the stack with a SparseGP, BayesianDense or Deterministic layer."
             )
-        for i, (below, layer) in enumerate(pairwise(layers), 1):
-            if isinstance(getattr(layer, "prior", None), OutputAsInput) and below.random:
-                raise ValueError(
-                    f"layers[{i}] takes rows (x, p), the number of the output last, but layers[{i - 1}] (a "
-                    f"{type(below).__name__}) puts a random number there; move p to the end by an ig.Deterministic "
-                    "layer between them."
-                )
+        _check_rows(layers, None, "layers")
         if not isinstance(likelihood, AbstractLikelihood):
             raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
         self.layers = layers
@@ -163,6 +156,19 @@ class Model(Module):
         from .prediction import draw
 
         return draw(self, key, num_features)
+
+
+def _check_rows(layers: Sequence[AbstractLayer], below: AbstractLayer | None, name: str) -> None:
+    """Raise a ValueError if the number of an output, last in rows (x, p), would be random."""
+    for i, layer in enumerate(layers):
+        if isinstance(layer, Skip):
+            _check_rows(layer.layers, below, f"{name}[{i}].layers")
+        elif isinstance(getattr(layer, "prior", None), OutputAsInput) and below is not None and below.random:
+            raise ValueError(
+                f"{name}[{i}] takes rows (x, p), the number of the output last, but the {type(below).__name__} below "
+                "it puts a random number there; move p to the end by an ig.Deterministic layer between them."
+            )
+        below = layer
 
 
 def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:

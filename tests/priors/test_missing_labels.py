@@ -319,7 +319,9 @@ def rough_matrix():
         (lambda: ig.priors.Derivative(ig.priors.as_input(TWO), dim=2), r"write as_input\(Derivative\(prior, dim\)\)"),
         (lambda: ig.fit(model_of(ig.priors.as_input(TWO), L.Gaussian()), (X, REALS[:, 0])), r"takes rows \(x, p\)"),
         (lambda: ig.Model([ig.LatentVariable(1), ig.SparseGP(ig.priors.as_input(TWO), PAIRS)], L.Gaussian()),
-         r"layers\[1\] takes rows .* layers\[0\] .a LatentVariable. puts a random number there; move p"),
+         r"layers\[1\] takes rows .* the LatentVariable below it puts a random number there; move p"),
+        (lambda: ig.Model([ig.LatentVariable(1), ig.Skip(ig.SparseGP(ig.priors.as_input(TWO), PAIRS)), ig.Deterministic(
+            jnp.tanh)], L.Gaussian()), r"layers\[1\].layers\[0\] takes rows .* the LatentVariable below it"),
         (lambda: _checked_features(K(), TWO), "features must be one ig.features object.* got SquaredExponential"),
     ],
 )  # fmt: skip
