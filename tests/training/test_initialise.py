@@ -397,15 +397,16 @@ def test_scales_of_a_first_layer_inside_a_skip(coordinates):
     np.testing.assert_allclose(inner.kl(), 0.0, atol=1e-6)
 
 
-def test_scales_of_a_gp_above_a_latent_variable():
-    """(√2 − ½) standard deviations of x in its units, and of h, which is appended to it, by its prior."""
+def test_scales_of_gps_above_a_latent_variable():
+    """(√D − ½) standard deviations of x in its units, and of h and f, which are appended to it, by their priors."""
     x = 1e6 * np.random.default_rng(0).normal(size=500)
     latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((500, 1)), scale=1e-3), scale=2.0)
-    kernel = ig.kernels.Matern52(lengthscale=jnp.ones(2))
-    gp = ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(np.zeros((1, 2))))
-    model = ig.Model([latent, ig.Skip(gp), ig.Deterministic(lambda v: v[2:])], ig.likelihoods.Gaussian())
-    scaled = init.scales(model, (x, np.ones(500))).layers[1].layers[0].prior.kernel.lengthscale
-    np.testing.assert_allclose(scaled / (np.sqrt(2) - 0.5), [x.std(), 2.0], rtol=0.15)
+    kernels = [ig.kernels.Matern52(lengthscale=jnp.ones(2), variance=9.0), ig.kernels.Matern52(lengthscale=jnp.ones(3))]
+    gps = [ig.SparseGP(ig.GP(k), ig.features.InducingPoints(np.zeros((1, k.lengthscale.size)))) for k in kernels]
+    model = init.scales(ig.Model([latent, ig.Skip(gps[0]), gps[1]], ig.likelihoods.Gaussian()), (x, np.ones(500)))
+    first, second = (gp.prior.kernel.lengthscale for gp in (model.layers[1].layers[0], model.layers[2]))
+    np.testing.assert_allclose(first / (np.sqrt(2) - 0.5), [x.std(), 2.0], rtol=0.15)
+    np.testing.assert_allclose(second / (np.sqrt(3) - 0.5), [x.std(), 2.0, 3.0], rtol=0.15)
 
 
 def test_scales_above_other_layers_look_at_some_rows_only(monkeypatch):

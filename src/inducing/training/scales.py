@@ -51,9 +51,9 @@ def scales(model: Any, data: Any) -> Any:
     is the logarithm of a scale (LogNormal, Gamma, Weibull, Exponential): the same with log y. A HeteroscedasticGaussian
     has one of each, the second being the logarithm of the noise. Where f is the logarithm of the mean of counts,
     constant means become that of y. So labels of any size need a constant mean where the scale of y is a shift of f.
-    Lengthscales of the first GP become (√D − ½) standard deviations of the latents' inputs: for images patches, above
-    other layers a sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of
-    its column. `ig.fit` does this for parameters at their default value; see there.
+    Lengthscales become (√D − ½) standard deviations of the latents' inputs: for images patches, above other layers a
+    sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of its column.
+    `ig.fit` does this for parameters at their default value; see there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -138,32 +138,38 @@ def _at_default(tree: Any) -> dict[int, bool]:
 
 
 def _inputs(model: Any, data: Data) -> list[_Target]:
-    """Lengthscales of the first sparse GP."""
+    """Lengthscales of the sparse GPs; what several of them share is set by the first."""
     if data.x is None or not sparse_gps(model):
         return []
     new = Data(data.x, index=data.index)  # without labels, so that latent variables come from their prior
-    first, x = _first_gp(model.layers, data.x, new, itertools.count())
-    if first is None:
-        return []
-    x = latent_inputs(first.prior, x)
-    return [t for kernel in first.prior.kernels for t in _lengthscales(kernel, x)]
+    found: list[tuple[SparseGP, Array]] = []
+    _visit(model.layers, data.x, new, itertools.count(), found, len(sparse_gps(model)))
+    pairs = [(kernel, latent_inputs(gp.prior, x)) for gp, x in reversed(found) for kernel in gp.prior.kernels]
+    return [t for kernel, x in pairs for t in _lengthscales(kernel, x)]
 
 
-def _first_gp(layers: Sequence[AbstractLayer], x: Array, data: Data, seeds: Iterator[int]) -> tuple[Any, Array]:
-    """The first sparse GP of a stack (or None) and a sample [N, D] of its inputs."""
+def _visit(layers: Sequence[AbstractLayer], x: Array, data: Data, seeds: Iterator[int], found: list, num: int) -> Array:
+    """Finds the first `num` sparse GPs of a stack with a sample [N, D] of the inputs of each; its outputs."""
     for layer in layers:
         if isinstance(layer, SparseGP):
-            return layer, x
-        if isinstance(layer, Skip) and sparse_gps(layer):
-            return _first_gp(layer.layers, x, data, seeds)
+            found.append((layer, x))
+        if len(found) == num:
+            break
         x, data = jax.tree.map(_some, (x, data))  # layers may hold much for each row
-        x = _sampled(layer, x, data, jax.random.key(next(seeds)))
-    return None, x
+        if isinstance(layer, Skip):
+            x = jnp.concatenate([x, _visit(layer.layers, x, data, seeds, found, num)], axis=1)
+        else:
+            x = _sampled(layer.prior if isinstance(layer, SparseGP) else layer, x, data, jax.random.key(next(seeds)))
+    return x
 
 
 @eqx.filter_jit
-def _sampled(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
-    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
+def _sampled(part: AbstractLayer | AbstractPrior, x: Array, data: Data, key: Array) -> Array:
+    """The output of a layer at each row by itself; of a sparse GP that of its prior."""
+    if isinstance(part, AbstractLayer):
+        return part.propagate(x[:, None], key, data, 1)[0][:, 0]
+    mean, variance = part.mean(x), _prior_variances(part, x)
+    return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 
 
 def latent_inputs(prior: Any, x: Array) -> np.ndarray:
