@@ -198,8 +198,8 @@ def log_expectation(
 
     A trapezoid rule in t, where f = mean + sd·z and sinh(z − z0) = h sinh t, h = width/sd: spacing `width`-fine around
     the centre, then in proportion to the distance from it, and uniform from one standard deviation on. So a peak may be
-    a million times narrower than the Gaussian. Nodes span the Gaussian and reach out to the centre. Where the peak is
-    far in the Gaussian's tail, the integrand is largest at some point between the two: then nodes gather there.
+    a million times narrower than the Gaussian. Nodes span the Gaussian and reach out to the centre. Where the
+    integrand is largest at some point between the two, too narrowly for these nodes, they gather there.
 
     >>> zero, one = jnp.zeros(1), jnp.ones(1)
     >>> print(log_expectation(lambda f: -0.5 * f * f, zero, 1e8 * one, 80, zero, one).round(4))   # −½ log(1e8 + 1)
@@ -216,8 +216,12 @@ def log_expectation(
     fall = jax.lax.stop_gradient(half_width(log_integrand, between))
     gain = log_integrand(between) + jnp.log(fall) - log_integrand(z0) - jnp.log(jnp.minimum(h, 1.0))
     leave = ~(gain < 12.0) | (jnp.abs(z0) > far)  # what the peak itself holds is less than e⁻¹² of the whole
-    reach = jnp.where(leave, 0.0, z0)
-    z0, h = jnp.where(leave, between, z0), jnp.minimum(jnp.where(leave, fall, h), 1.0)
+    # The integrand has one hill, which nodes around z0 do not resolve: too far apart there, or everywhere.
+    one_hill = log_integrand(0.5 * (between + z0)) >= log_integrand(z0)
+    spacing = 0.5 * jnp.minimum(jnp.hypot(h, between - z0), 1.0)
+    move = leave | (one_hill & ((fall < spacing) | (jnp.abs(z0) > 20.0)))
+    z0, h = jnp.where(move, between, z0), jnp.minimum(jnp.where(move, fall, h), 1.0)
+    reach = jnp.where(leave | (move & (jnp.abs(z0) > 20.0)), 0.0, z0)
     lower = jnp.arcsinh(jnp.sinh(jnp.minimum(-reach, 0.0) - REACH) / h)
     upper = jnp.arcsinh(jnp.sinh(jnp.maximum(-reach, 0.0) + REACH) / h)
     t = jnp.linspace(lower, upper, num)
