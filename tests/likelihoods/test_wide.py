@@ -63,6 +63,9 @@ CASES = {
     "zero_inflated_poisson": (
         L.ZeroInflatedPoisson(0.3), inflated(0.3, lambda y: -np.exp(np.minimum(F, 700.0))), [0]
     ),  # E e^f overflows for other labels
+    "few_extra_zeros": (
+        L.ZeroInflatedPoisson(1e-3), inflated(1e-3, lambda y: -np.exp(np.minimum(F, 700.0))), [0]
+    ),
     "zero_inflated_negative_binomial": (
         L.ZeroInflatedNegativeBinomial(2.5, 0.3), inflated(0.3, negative_binomial(2.5)), [0, 2, 9]
     ),
@@ -148,9 +151,10 @@ NARROW = {  # likelihood, label, log density, peak and width
 
 @pytest.mark.parametrize("name", NARROW)
 def test_predictive_log_prob_of_narrow_likelihoods(name):
-    """Likelihoods up to a million times narrower than q(f), which is centred on the label or up to 60 sd off."""
+    """Likelihoods up to a million times narrower than q(f), which is centred on the label or up to 90 sd off."""
     lik, y, log_prob, centre, width = NARROW[name]
     cases = [(1.0, centre), (1.0, centre + 1.0), (1.0, centre - 8.0), (0.1, centre - 6.0), (1000.0, centre - 300.0)]
+    cases += [(1.0, centre + 90.0), (1.0, centre - 25.0)]
     truth = [peaks(spread, mean, log_prob, centre, width) for spread, mean in cases]
     spread, mean = (jnp.asarray(a)[:, None] for a in zip(*cases, strict=True))
     got = eqx.filter_jit(lik.predictive_log_prob)(mean, spread**2, jnp.full_like(mean, y))
@@ -252,6 +256,46 @@ def test_no_waiting_time_and_a_rate_without_bounds():
     np.testing.assert_allclose(lik.log_prob(-800.0 + zero, zero), 800.0)
     got = lik.predictive(mean, variance).log_prob(zero)
     np.testing.assert_allclose(got, 0.5 * variance[:, 0] - mean[:, 0], rtol=1e-6)
+
+
+def test_counts_far_from_what_was_expected():
+    """Tiny concentrations: p rises within 1 of log(y c), left of its peak at log y, and is flat from there on."""
+    f = np.linspace(-40.0, 40.0, 400_001)
+    log_odds, density = f - np.log(1e-4), eqx.filter_jit(L.NegativeBinomial(1e-4).predictive_log_prob)
+    for y in (10.0, 1000.0, 1e6):
+        terms = gammaln(y + 1e-4) - gammaln(1e-4) - gammaln(y + 1) + stats.norm(-100.0, 10.0).logpdf(f)
+        terms = terms + 1e-4 * log_sigmoid(-log_odds) + y * log_sigmoid(log_odds)
+        got = density(*(jnp.full((1, 1), v) for v in (-100.0, 100.0, y)))
+        np.testing.assert_allclose(got, logsumexp(terms) + np.log(f[1] - f[0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("lik", [L.Poisson(), L.NegativeBinomial(1e8)], ids=["poisson", "negative_binomial"])
+def test_single_precision_of_counts(lik):
+    """Nearly Poisson counts, whose log densities hold large terms that cancel, and labels far from the mean."""
+    f, w = jnp.asarray([-3.0, 0.7, 3.0], jnp.float32)[:, None], jnp.asarray([1.0, 2.0, 20.0], jnp.float32)[:, None]
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), lik)
+    np.testing.assert_allclose(single.log_prob(f, w)[:, 0], stats.poisson(np.exp(f)).logpmf(w)[:, 0], rtol=2e-4)
+    far = jnp.full_like(f, 100.0)
+    density = eqx.filter_jit(lambda lik, *args: lik.predictive_log_prob(*args))
+    double = density(lik, *(a.astype(float) for a in (far, 1 + 0 * far, w)))
+    np.testing.assert_allclose(density(single, far, 1 + 0 * far, w), double, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("lik", "dtype"), [(L.Gamma(2.0), float), (L.Exponential(), jnp.float32), (L.Weibull(3.0), jnp.float32)]
+)
+def test_gradients_of_densities_under_wide_functions(lik, dtype):
+    """E p(y | f) where e^{−f} overflows within q(f)."""
+    lik = jax.tree.map(lambda a: a.astype(dtype), lik)
+    one = jnp.ones((1, 1), dtype)
+
+    @eqx.filter_jit
+    def value(m, sd):
+        return lik.predictive_log_prob(m, sd * sd, one)[0, 0]
+
+    by_mean, by_sd = jax.grad(value, (0, 1))(-one, 100 * one)
+    assert np.isfinite(by_mean).all()
+    np.testing.assert_allclose(by_sd, -0.01, rtol=5e-3)  # p(y) is about φ(0) / sd
 
 
 def test_moments_of_narrow_labels_in_single_precision():

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln, ndtr, ndtri
+from jax.scipy.special import betainc, ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
@@ -21,7 +21,7 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.special import log_ndtr, log_ndtr_tower, log_sigmoid_tower
+from inducing.likelihoods.special import log_beta, log_ndtr, log_ndtr_tower, log_sigmoid_tower
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.parameters import fixed
 from inducing.quadrature import log_expectation, tower_expectation
@@ -134,7 +134,7 @@ class Binomial(AbstractElementwise):
     def log_prob(self, f, y, *, index=None):
         n = broadcast(self.total_count, f.shape, index)
         log_link = LOG_LINKS[self.link]
-        choices = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
+        choices = -jnp.log(n + 1) - log_beta(y + 1, n - y + 1)
         return choices + y * log_link(f) + (n - y) * log_link(-f)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):

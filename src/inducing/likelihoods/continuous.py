@@ -20,7 +20,7 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
-from inducing.likelihoods.special import half_erfcx, log_ndtr
+from inducing.likelihoods.special import bounded_exp, half_erfcx, log_beta, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.parameters import fixed, positive
 
@@ -46,7 +46,7 @@ class StudentT(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
-        constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * jnp.log(df * math.pi) - jnp.log(scale)
+        constant = -log_beta(0.5 * df, jnp.full_like(df, 0.5)) - 0.5 * jnp.log(df) - jnp.log(scale)
         return constant - 0.5 * (df + 1) * jnp.log1p(((y - f) / scale) ** 2 / df)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
@@ -208,15 +208,16 @@ class Gamma(AbstractElementwise):
     def supports(self) -> tuple[Support, ...]:
         return (POSITIVE,)
 
-    def _log_density(self, f: Array, inverse: Array, y: Array) -> Array:
+    def _log_density(self, f: Array, ratio: Array, y: Array) -> Array:
+        """With ratio for y e^{−f}."""
         shape = broadcast(self.shape, f.shape, None)
-        return (shape - 1) * jnp.log(y) - y * inverse - gammaln(shape) - shape * f
+        return (shape - 1) * jnp.log(y) - ratio - gammaln(shape) - shape * f
 
     def log_prob(self, f, y, *, index=None):
-        return self._log_density(f, jnp.exp(-f), y)
+        return self._log_density(f, bounded_exp(jnp.log(y) - f), y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        return self._log_density(mean, jnp.exp(0.5 * marginal_variance(mean, cov) - mean), y)
+        return self._log_density(mean, y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean), y)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Gamma as Distribution
@@ -249,7 +250,7 @@ class Exponential(AbstractElementwise):
         return (NONNEGATIVE,)
 
     def log_prob(self, f, y, *, index=None):
-        return -f - jnp.exp(jnp.log(y) - f)  # not y e^{−f}: 0 · ∞
+        return -f - bounded_exp(jnp.log(y) - f)  # not y e^{−f}: 0 · ∞
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return -mean - y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean)
@@ -288,7 +289,7 @@ class Weibull(AbstractElementwise):
     def log_prob(self, f, y, *, index=None):
         k = broadcast(self.shape, f.shape, index)
         log_ratio = jnp.log(y) - f
-        return jnp.log(k) - jnp.log(y) + k * log_ratio - jnp.exp(k * log_ratio)
+        return jnp.log(k) - jnp.log(y) + k * log_ratio - bounded_exp(k * log_ratio)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         k = broadcast(self.shape, mean.shape, index)

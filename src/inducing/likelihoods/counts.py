@@ -1,7 +1,5 @@
 """Counts: Poisson, negative binomial, and both with extra zeros."""
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,14 +17,10 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
+from inducing.likelihoods.special import bounded_exp, log_beta
 from inducing.likelihoods.supports import COUNT, Support
 from inducing.parameters import POSITIVE, fixed, positive, unit_interval
 from inducing.quadrature import expectation
-
-
-def _rate(f: Array) -> Array:
-    """e^f, held below overflow so that probabilities of 0 have finite gradients."""
-    return jnp.exp(jnp.minimum(f, 0.5 * math.log(float(jnp.finfo(f.dtype).max))))
 
 
 def _log_softplus(f: Array) -> Array:
@@ -52,7 +46,7 @@ def _negative_binomial_cdf(log_odds: Array, concentration: Array, y: Array) -> A
 
 
 def _negative_binomial_log_prob(log_odds: Array, concentration: Array, y: Array) -> Array:
-    choices = gammaln(y + concentration) - gammaln(concentration) - gammaln(y + 1)
+    choices = -jnp.log(y + concentration) - log_beta(concentration, y + 1)  # Γ(y + c) / (y! Γ(c))
     return choices + concentration * jax.nn.log_sigmoid(-log_odds) + y * jax.nn.log_sigmoid(log_odds)
 
 
@@ -79,7 +73,7 @@ class Poisson(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         exposure = broadcast(self.exposure, f.shape, index)
-        log_rate, rate = (f, _rate(f)) if self.link == "exp" else (_log_softplus(f), jax.nn.softplus(f))
+        log_rate, rate = (f, bounded_exp(f)) if self.link == "exp" else (_log_softplus(f), jax.nn.softplus(f))
         return y * (log_rate + _log_exposure(exposure, y)) - exposure * rate - gammaln(y + 1)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
@@ -182,11 +176,11 @@ class ZeroInflatedPoisson(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         gate = broadcast(self.zero_probability, f.shape, index)
-        counted = jnp.log1p(-gate) + y * f - _rate(f) - gammaln(y + 1)
+        counted = jnp.log1p(-gate) + y * f - bounded_exp(f) - gammaln(y + 1)
         return jnp.where(y == 0, self._log_zero(f, gate), counted)
 
     def _log_zero(self, f: Array, gate: Array) -> Array:
-        return jnp.logaddexp(jnp.log(gate), jnp.log1p(-gate) - _rate(f))
+        return jnp.logaddexp(jnp.log(gate), jnp.log1p(-gate) - bounded_exp(f))
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         gate = broadcast(self.zero_probability, mean.shape, index)
@@ -194,8 +188,8 @@ class ZeroInflatedPoisson(AbstractElementwise):
         # Where y = 0 this is not used, but an overflow would spoil its gradient.
         rate = jnp.exp(jnp.where(y == 0, 0.0, mean + 0.5 * variance))
         counted = jnp.log1p(-gate) + y * mean - rate - gammaln(y + 1)
-        centre = jnp.log(1 - jnp.log(gate))  # where the Poisson's e^{−e^f} falls below the gate
-        zero = expectation(lambda f: self._log_zero(f, gate), mean, variance, 64, centre, jnp.ones_like(mean))
+        level = 1 - jnp.log(gate)  # the rate at which the Poisson's e^{−rate} falls below the gate
+        zero = expectation(lambda f: self._log_zero(f, gate), mean, variance, 64, jnp.log(level), 1 / level)
         return jnp.where(y == 0, zero, counted)
 
     def distribution(self, f, *, index=None):
