@@ -74,7 +74,7 @@ def _scalar(K, jitter=0.0):
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-2])
 def test_dense_derivatives(jitter):
-    """Forward and reverse mode against central differences; the jitter moves with the mean diagonal."""
+    """Forward and reverse mode against central differences; the jitter moves with the diagonal."""
     rng = np.random.default_rng(1)
     K = jnp.asarray(0.5 * _positive(rng.standard_normal((M, M))))
     f = jax.jit(lambda K: _scalar(K, jitter))
@@ -105,6 +105,15 @@ def test_no_jitter_unless_needed():
     K = Dense(jnp.eye(M), 1e-6)
     np.testing.assert_allclose(K.relative_jitter, 1e-6)
     np.testing.assert_allclose(jnp.diagonal(K.dense()), 1.0 + 1e-6, rtol=1e-14)
+
+
+def test_jitter_is_the_same_in_any_units():
+    """Values and slopes stand beside each other in Kuu, and the variance of a slope depends on the unit of x."""
+    K = _positive(np.random.default_rng(3).standard_normal((M, M)))
+    unit = np.array([1e-6, 1.0, 1e3, 1e9])
+    own, other = Dense(jnp.asarray(K), 1e-2), Dense(jnp.asarray(unit[:, None] * K * unit), 1e-2)
+    np.testing.assert_allclose(other.root, unit[:, None] * own.root, rtol=1e-12)
+    np.testing.assert_allclose(other.relative_jitter, 1e-2)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

@@ -43,49 +43,52 @@ def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M
     return times_transpose(inverse_root, inverse_root @ dK) * jnp.broadcast_to(half, dK.shape)
 
 
-def _shift(K: Array, c: Array) -> Array:
-    return K + c * jnp.mean(jnp.diagonal(K)) * jnp.eye(K.shape[-1], dtype=K.dtype)
+def _shift(K: Array, jitter: float, more: Array) -> Array:
+    """K + jitter·diag(K) + more·mean(diag K)·I."""
+    diagonal = jnp.diagonal(K)
+    return K + jnp.eye(K.shape[-1], dtype=K.dtype) * (jitter * diagonal + more * jnp.mean(diagonal))[:, None]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 @partial(jax.jit, static_argnums=1)  # or else the loop is compiled anew at every call outside of jit
 def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
-    """The Cholesky factor L of K + c·mean(diag K)·I, its inverse, and the c that was used.
+    """The Cholesky factor L of `_shift`(K, jitter, more), its inverse, and the `more` that was needed.
 
-    c starts at `jitter` and grows tenfold until the factorisation succeeds (a failure is NaN); it stays NaN
-    when K itself has a NaN.
+    The factorisation's own rounding errors are relative to each K_ii, so that `jitter` is too: features of any units
+    stand beside each other. What is wrong with K itself may be of the size of its largest entries: if the
+    factorisation fails (a failure is NaN), `more` grows tenfold until it succeeds.
     """
-    smallest = float(jnp.finfo(K.dtype).eps)
+    smallest = max(jitter, float(jnp.finfo(K.dtype).eps))
 
-    def attempt(c):
-        return cholesky(_shift(K, c))
+    def attempt(more):
+        return cholesky(_shift(K, jitter, more))
 
     def failed(state):
-        c, L = state
-        return jnp.isnan(L[-1, -1]) & (c < 1.0)
+        more, L = state
+        return jnp.isnan(L[-1, -1]) & (more < 1.0)
 
     def escalate(state):
-        c = jnp.maximum(10.0 * state[0], smallest)
-        return c, attempt(c)
+        more = jnp.maximum(10.0 * state[0], smallest)
+        return more, attempt(more)
 
-    c = jnp.asarray(jitter, K.dtype)
-    c, L = jax.lax.while_loop(failed, escalate, (c, attempt(c)))
-    return L, triangular_inverse(L), c
+    more = jnp.zeros((), K.dtype)
+    more, L = jax.lax.while_loop(failed, escalate, (more, attempt(more)))
+    return L, triangular_inverse(L), more
 
 
 @_factor.defjvp
 def _factor_jvp(jitter, primals, tangents):
     # products only, and their transposes in reverse mode
     (K,), (dK,) = primals, tangents
-    L, Linv, c = _factor(K, jitter)
-    P = root_derivative(Linv, _shift(dK, c))
-    return (L, Linv, c), (L @ P, -P @ Linv, jnp.zeros_like(c))
+    L, Linv, more = _factor(K, jitter)
+    P = root_derivative(Linv, _shift(dK, jitter, more))
+    return (L, Linv, more), (L @ P, -P @ Linv, jnp.zeros_like(more))
 
 
 class AbstractCovariance(Module):
     """A positive-definite matrix K [M, M] = R Rᵀ. The verbs take and give matrices [M, n].
 
-    `relative_jitter` is what was added to the diagonal, relative to its mean (0 where nothing was).
+    `relative_jitter` is what was added to the diagonal, relative to it (0 where nothing was).
 
     >>> import inducing as ig
     >>> K = ig.features.Fourier(0.0, 1.0, 2).Kuu(ig.kernels.Matern32(), 0.0)
@@ -139,8 +142,8 @@ class Dense(AbstractCovariance):
     """Any positive-definite matrix; R is its Cholesky factor, kept with its explicit inverse.
 
     The inverse makes every solve a matrix product, which on a CPU is several times faster than triangular
-    substitution. `jitter` is relative to the mean of the diagonal; 0 adds nothing unless K is not
-    numerically positive definite.
+    substitution. `jitter` is relative to each entry of the diagonal. Where K is not numerically positive definite,
+    more is added, relative to the mean of the diagonal; `jitter` then is the sum of the two.
 
     >>> K = Dense(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> bool(jnp.allclose(K.solve(jnp.eye(2)), jnp.linalg.inv(K.dense())))
@@ -153,8 +156,9 @@ class Dense(AbstractCovariance):
     jitter: Float[Array, ""]
 
     def __init__(self, matrix: Float[Array, "M M"], jitter: float = 0.0):
-        self.root, self.inverse_root, self.jitter = _factor(matrix, jitter)
-        self.matrix = _shift(matrix, jax.lax.stop_gradient(self.jitter))
+        self.root, self.inverse_root, more = _factor(matrix, jitter)
+        self.matrix = _shift(matrix, jitter, jax.lax.stop_gradient(more))
+        self.jitter = jitter + more
 
     @property
     def relative_jitter(self) -> Float[Array, "..."]:

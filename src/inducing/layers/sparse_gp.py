@@ -81,7 +81,7 @@ class SparseGP(AbstractLayer):
     is [L, M] ([M] for one latent), `root` a root of the covariance: lower triangular [L, M, M], diagonal [L, M],
     coupled across latents [L·M, L·M], or a tuple of factors of which it is the Kronecker product (for the many features
     of `features.Product`; in w); without them, q(u) starts at the prior. `features` is one object for all latents or a
-    sequence with one for each. `jitter` is relative to the mean diagonal of Kuu (None: by dtype).
+    sequence with one for each. `jitter` is relative to the diagonal of Kuu (None: by dtype).
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
