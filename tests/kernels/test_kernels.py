@@ -117,6 +117,14 @@ def test_random_features_have_the_kernel_as_expectation(name):
         np.testing.assert_allclose(estimate, kernel.gram(X), atol=bound * float(kernel.diag(X).max()))
 
 
+def test_no_rows_are_rows_too():
+    kernel = K.HilbertSpace(K.Matern32(), [(-1.0, 1.0), (0.0, 1.0)], 3)
+    assert kernel.gram(points()[:0]).shape == (0, 0) and kernel.diag(points()[:0]).shape == (0,)
+    parts = [ig.features.InducingPoints([[0.0], [1.0]])] * 2
+    kernel = K.ActiveDims(K.Matern32(), 0) * K.ActiveDims(K.Matern12(), 1)
+    assert ig.features.Product(parts).Kuf(kernel, points()[:0]).shape == (4, 0)
+
+
 def test_white_says_why_it_has_no_function_draws():
     with pytest.raises(TypeError, match="no function draws"):
         (K.Linear() + K.White()).random_features(jax.random.key(0), 8, 1)

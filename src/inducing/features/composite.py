@@ -87,7 +87,7 @@ class Product(AbstractFeatures):
     def Kuf(self, kernel, X):
         pairs = zip(self.parts, self._factors(kernel), strict=True)
         each = [part.Kuf(k, X[:, jnp.asarray(dims)]) for part, (k, dims) in pairs]
-        return reduce(lambda A, B: (A[:, None, :] * B[None, :, :]).reshape(-1, X.shape[0]), each)
+        return reduce(lambda A, B: (A[:, None, :] * B[None, :, :]).reshape(len(A) * len(B), X.shape[0]), each)
 
 
 def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: int) -> Array:

@@ -73,7 +73,7 @@ def eigenfunctions(box: Box, num: tuple[int, ...], X: Float[Array, "N D"]) -> Fl
         j = jnp.arange(1, n + 1, dtype=X.dtype)
         angle = (math.pi / (high - low)) * (X[:, d][:, None] - low) * j[None, :]
         waves = math.sqrt(2.0 / (high - low)) * jnp.sin(angle)
-        out = (out[:, :, None] * waves[:, None, :]).reshape(X.shape[0], -1)
+        out = (out[:, :, None] * waves[:, None, :]).reshape(X.shape[0], out.shape[1] * n)
     return out
 
 
