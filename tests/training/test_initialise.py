@@ -204,6 +204,23 @@ def test_deep_gps_train_the_same_in_any_units():
     assert np.allclose(found, found[0], atol=1e-2) and np.isfinite(found[0])
 
 
+def test_scales_of_arc_cosines_are_those_of_the_data():
+    """Any unit of x and y gives the same prior in units of y, whose inputs together count as much as the bias."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(3.0, 1.0, (50, 2)), rng.normal(0.0, 1.0, 50)
+    grams = []
+    for x_unit, y_unit in ((np.ones(2), 1.0), (np.array([1e-6, 1e4]), 1e3)):
+        kernel = ig.kernels.ArcCosine(1, weight_variance=[1.0, 1.0])
+        gp = ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(X[:3] * x_unit))
+        model = ig.initialise.scales(ig.Model(gp, ig.likelihoods.Gaussian()), (X * x_unit, y * y_unit))
+        own = model.layers[0].prior.kernel
+        grams.append(own.gram(X * x_unit) / y_unit**2)
+        share = (X * x_unit) ** 2 @ np.asarray(own.weight_variance)
+        np.testing.assert_allclose(share.mean(), own.bias_variance)
+    np.testing.assert_allclose(grams[1], grams[0], rtol=1e-10)
+    np.testing.assert_allclose(np.diagonal(grams[0]).mean(), y.var())
+
+
 def test_scales_of_two_functions_for_each_output():
     labels = np.stack([1e6 * y + 3e6, 1e-6 * y], axis=1)
     prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52(), ig.means.Constant()) for _ in range(4)])

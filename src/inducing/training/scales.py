@@ -17,7 +17,7 @@ from .. import likelihoods, means
 from ..checks import check_model_and_data
 from ..data import Data, as_data
 from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
-from ..kernels.dot_product import Polynomial
+from ..kernels.dot_product import ArcCosine, Polynomial
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
 from ..layers.base import AbstractLayer
@@ -52,8 +52,9 @@ def scales(model: Any, data: Any) -> Any:
     has one of each, the second being the logarithm of the noise. Where f is the logarithm of the mean of counts,
     constant means become that of y. So labels of any size need a constant mean where the scale of y is a shift of f.
     Lengthscales become (√D − ½) standard deviations of the latents' inputs: for images patches, above other layers a
-    sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of its column.
-    `ig.fit` does this for parameters at their default value; see there.
+    sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of its column, and
+    the inputs of an ArcCosine count as much as its bias. `ig.fit` does this for parameters at their default value; see
+    there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -203,6 +204,8 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
         return _lengthscales(kernel.kernel, np.asarray(warped, float))
     if isinstance(kernel, ActiveDims):
         return _lengthscales(kernel.kernel, x[:, list(kernel.dims)])
+    if isinstance(kernel, ArcCosine):
+        return _weights(kernel, x)
     if not isinstance(kernel, AbstractStationary):
         return []
     leaf = kernel.lengthscale
@@ -218,6 +221,18 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     value = (np.sqrt(D) - 0.5) * spread
     ratio = np.asarray(leaf, float) / value
     return [_Target(leaf, value, bool((ratio > FAR).any() or (ratio < 1.0 / FAR).any()))]
+
+
+def _weights(kernel: ArcCosine, x: np.ndarray) -> list[_Target]:
+    """The inputs together count as much as the bias: Σ_d w_d mean(x_d²) = b."""
+    leaf, square = kernel.weight_variance, np.mean(x**2, axis=0)
+    if leaf.shape not in ((), square.shape) or not square.any():
+        return []
+    D = np.count_nonzero(square)
+    each = square.sum() if leaf.ndim == 0 else D * np.where(square > 0, square, 1.0)
+    value = float(kernel.bias_variance) / each
+    ratio = np.asarray(leaf, float) / value
+    return [_Target(leaf, value, bool((ratio > FAR**2).any() or (ratio < FAR**-2).any()))]
 
 
 def _steepness(kernel: ChangePoint, x: np.ndarray) -> list[_Target]:
