@@ -1,7 +1,7 @@
 """Multiscale features (Lázaro-Gredilla & Figueiras-Vidal 2009): inducing features that choose how widely they look.
 
 Each u[m] averages f with a Gaussian of trained width around a trained place. Where f is smooth a wide one tells more
-than a point value, so the bound with few features is higher than with as many inducing points.
+than a point value, so the bound with few features is a little higher than with as many inducing points.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 A signal with two sharp frequencies that are no multiples of 2π/(b − a). Harmonic features must reach up to the highest
 frequency and then share the energy between neighbours; free ones start at the peaks of the periodogram and move to
-where the energy is, so a handful suffices.
+where the energy is, so that the bound is much higher with few of them, and no higher with many.
 """
 
 import os
