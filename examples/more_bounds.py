@@ -1,9 +1,12 @@
-"""Importance weights over the weights themselves, and a latent variable inside a deep GP (sections 3.2 and 4.6).
+"""Importance weights over the weights themselves, and a latent variable inside a deep GP (sections 3.2, 3.4 and 4.6).
 
 Left: Bayesian linear regression with independent weights in q, whose evidence is known: `ig.iw_elbo_global` rises to it
-with the number of samples of θ, `ig.elbo` stays below. Middle and right: labels that jump between two branches where a
-hidden switch is on. The inner GP finds where; a latent variable beside its output, one layer further up, chooses the
-branch. `Skip` hands x on beside f(x), so that the last layer sees [x, f(x), h].
+with the number of samples of θ, `ig.elbo` stays below. Printed: the same with a latent variable h of each datum as
+another input, weighted over h alone (`ig.elbo`; only with samples of θ is there something to gain, since q(h) is
+optimal for its integral) or over θ and h together (`ig.iw_elbo_global`).
+Middle and right: labels that jump between two branches where a hidden switch is on. The inner GP finds where; a latent
+variable beside its output, one layer further up, chooses the branch. `Skip` hands x on beside f(x), so that the last
+layer sees [x, f(x), h].
 """
 
 import os
@@ -15,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.stats import multivariate_normal
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
 
@@ -37,8 +41,28 @@ print(f"evidence {evidence:.3f}, ELBO {line.bound:.3f}, weighted over θ: " + ",
 left.plot(numbers, values, marker="o", label="ig.iw_elbo_global")
 left.axhline(line.bound, color="C1", label="ig.elbo")
 left.axhline(evidence, color="k", ls="--", label="evidence")
-left.set(xscale="log", xlabel="samples of θ", ylabel="log p(y)", title="Bayesian linear regression")
+left.set(xscale="log", xlabel="samples of θ", ylabel="bound of log p(y)", title="Bayesian linear regression")
 left.legend(frameon=False)
+
+# With h beside x. Given θ = (slope, effect of h, bias), y has variance effect² + noise: the evidence by samples of θ.
+noise = np.random.default_rng(1)
+y = y + noise.normal(size=8)
+latent = ig.LatentVariable(1, ig.layers.PerDatum(y[:, None] - 0.8 * x[:, None] + 0.3, scale=0.3))
+layer = ig.BayesianDense(2, 1, mean=[[0.8], [1.0], [-0.3]], scale=0.15, prior_scale=1.0)
+both = ig.Model([latent, layer], ig.likelihoods.Gaussian(0.09))
+both = ig.fit(both, (x, y), freeze=lambda m: m.likelihood, steps=20 if quick else 2000, progress=False).model
+slope, effect, bias = noise.normal(size=(3, 100_000, 1))
+each = norm.logpdf(y, slope * x + bias, np.sqrt(effect**2 + 0.09)).sum(axis=1)
+print(f"with a latent variable: evidence {logsumexp(each) - np.log(len(each)):.2f}")
+weighted = {
+    "over h, θ integrated inside": ig.elbo,
+    "over h, θ sampled": partial(ig.elbo, integrate=False),
+    "over θ and h": ig.iw_elbo_global,
+}
+for name, objective in weighted.items():
+    bound = eqx.filter_jit(partial(objective, samples=100 if quick else 1000))
+    values = [float(bound(both, (x, y), key=jax.random.key(0), importance=S)) for S in (1, 10, 100)]
+    print(f"  weighted {name}, with 1, 10 and 100 samples: " + ", ".join(f"{v:.2f}" for v in values))
 
 # A latent variable at the second layer of a deep GP.
 x = rng.uniform(-2.0, 2.0, 400)
@@ -56,9 +80,9 @@ prediction = result.model.predict(grid_x, samples=50 if quick else 400)
 density = np.exp([np.asarray(prediction.log_prob(np.full(120, v))) for v in grid_y])
 print(f"inner latent variable: bound {result.bound:.1f}")
 middle.plot(x, y, "k.", ms=2)
-middle.set(title="data", xlabel="x", xlim=(-2, 2), ylim=(-2, 2))
+middle.set(title="data", xlabel="x", ylabel="y", xlim=(-2, 2), ylim=(-2, 2))
 right.pcolormesh(grid_x, grid_y, density, cmap="magma", vmax=np.quantile(density, 0.995), shading="gouraud")
-right.set(title="deep GP, latent variable at layer 2", xlabel="x")
+right.set(title="deep GP, latent variable at layer 2", xlabel="x", ylabel="y")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/more_bounds.png", dpi=120)
 print("figure: out/more_bounds.png")
