@@ -1,7 +1,8 @@
 """A latent variable makes a GP's predictions multimodal (sections 4.2 and 4.3).
 
 Two branches over one input. A GP can only blur them; a GP of [x, h] with a latent variable h for each datum keeps
-them apart, better so when trained with importance weights.
+them apart, better so when trained with importance weights. Last, h comes from q(h | x), which predictions use instead
+of the prior p(h): it cannot know the branch of a datum, so it must leave h free.
 """
 
 import os
@@ -29,20 +30,22 @@ def branches(n):
 (x, y), (x_new, y_new) = branches(400), branches(400)
 
 
-def latent_gp():
-    encoder = ig.layers.Amortised.mlp(jax.random.key(0), dim=1, x=1, y=1)
+def latent_gp(**sees):
+    encoder = ig.layers.Amortised.mlp(jax.random.key(0), dim=1, **sees)
     latent = ig.LatentVariable(1, encoder)
     kernel = lambda D: ig.kernels.SquaredExponential(jnp.ones(D))  # noqa: E731
     return ig.deep_gp(x, ig.likelihoods.Gaussian(0.05), num_layers=1, num_inducing=50, kernel=kernel, latent=latent)
 
 
+weighted = partial(ig.elbo, importance=10)
 models = {
     "GP": (ig.deep_gp(x, ig.likelihoods.Gaussian(0.5), num_layers=1, num_inducing=30), ig.elbo),
-    "LV-GP, R = 1": (latent_gp(), ig.elbo),
-    "LV-GP, R = 10": (latent_gp(), partial(ig.elbo, importance=10)),
+    "LV-GP, R = 1": (latent_gp(x=1, y=1), ig.elbo),
+    "LV-GP, R = 10": (latent_gp(x=1, y=1), weighted),
+    "LV-GP, q(h | x), R = 10": (latent_gp(x=1), weighted),
 }
 grid_x, grid_y = np.linspace(-2.0, 2.0, 120), np.linspace(-2.0, 2.0, 120)
-figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), sharex=True, sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 5, figsize=(18, 3.6), sharex=True, sharey=True, layout="constrained")
 axes[0].plot(x, y, "k.", ms=2)
 axes[0].set_title("data")
 for axis, (name, (model, objective)) in zip(axes[1:], models.items(), strict=True):
@@ -52,7 +55,7 @@ for axis, (name, (model, objective)) in zip(axes[1:], models.items(), strict=Tru
     prediction = result.model.predict(grid_x, samples=samples)
     density = np.exp([np.asarray(prediction.log_prob(np.full(120, v))) for v in grid_y])
     axis.pcolormesh(grid_x, grid_y, density, cmap="magma", vmax=np.quantile(density, 0.995), shading="gouraud")
-    axis.set_title(f"{name}: held-out log density {float(score.mean()):.2f}", fontsize=10)
+    axis.set_title(f"{name}\nheld-out log density {float(score.mean()):.2f}", fontsize=10)
     print(f"{name}: bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
 axes[0].set_ylabel("y")
 for axis in axes:
