@@ -56,7 +56,7 @@ panels = {"true p(y = 1), and some data": truth, "predicted p(y = 1)": probabili
 for panel, (title, values) in zip(axes, panels.items(), strict=True):
     shown = panel.contourf(axis, axis, values.reshape(len(axis), -1), 20, cmap="RdBu_r" if "p(" in title else "viridis")
     figure.colorbar(shown, ax=panel)
-    panel.set(title=title, aspect="equal")
+    panel.set(title=title, aspect="equal", xlabel="x₁", ylabel="x₂")
 few = slice(0, 300)
 axes[0].scatter(*X[few].T, c=y[few], cmap="RdBu_r", edgecolors="k", s=12)
 Path("out").mkdir(exist_ok=True)
