@@ -76,7 +76,7 @@ for column, (name, prior) in enumerate(priors.items()):
         ax.fill_between(day, mean[:, p] - 2 * sd[:, p], mean[:, p] + 2 * sd[:, p], alpha=0.25, lw=0)
         ax.plot(day, mean[:, p], label="mean ± 2 sd")
         ax.plot(day, true[:, p], "k.", ms=2, label="rate, hidden where grey")
-        ax.text(0.02, 0.05, f"SMSE {scores[-1]:.2f}", transform=ax.transAxes)
+        ax.text(0.98, 0.05, f"SMSE {scores[-1]:.2f}", transform=ax.transAxes, ha="right")
     axes[0, column].set_title(f"{name}: SMSE {np.mean(scores):.3f}")
     axes[2, column].set_xlabel("trading day of 2007")
     print(f"{name:15s} bound {float(result.bound):8.1f}   SMSE {np.mean(scores):.4f}  {np.round(scores, 3)}")
