@@ -2,7 +2,8 @@
 
 The encoder amortises q(h | x, y); the decoder is a network, as a point estimate (a Deterministic layer) or as a
 posterior over its weights (BayesianDense layers); nothing else is new. Left: a VAE of points on two half moons.
-Right: conditional ones, for p(y | x) of a relation with two branches, that is not seen for x > 1.
+Right: conditional ones, for p(y | x) of a relation with two branches, that is not seen for x > 1: there samples of the
+posterior spread wider than those of the point estimate.
 """
 
 import os
@@ -64,14 +65,14 @@ for name, (model, data, new) in fits.items():
 figure, axes = plt.subplots(1, 5, figsize=(16, 3.4), layout="constrained")
 for axis, (title, points) in zip(axes, {"data": moons, "VAE samples": samples["VAE samples"]}.items(), strict=False):
     axis.plot(points[:, 0], points[:, 1], ".", ms=3)
-    axis.set(title=title, xlim=(-1.4, 2.4), ylim=(-0.9, 1.4))
+    axis.set(title=title, xlabel="y₁", ylabel="y₂", xlim=(-1.4, 2.4), ylim=(-0.9, 1.4))
 axes[2].plot(x, y, ".", ms=3)
 axes[2].set(title="data")
 for axis, title in zip(axes[3:], list(fits)[1:], strict=True):
     axis.plot(new_x[:, 0], samples[title][:, 0], ".", ms=3)
     axis.set(title=title)
 for axis in axes[2:]:
-    axis.set(xlabel="x", xlim=(-2.1, 2.1), ylim=(-2.5, 2.5))
+    axis.set(xlabel="x", ylabel="y", xlim=(-2.1, 2.1), ylim=(-2.5, 2.5))
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/auto_encoders.png", dpi=120)
 print("figure: out/auto_encoders.png")
