@@ -3,7 +3,8 @@
 A GP of 4 × 4 patches, its responses summed over the image with trained weights (van der Wilk et al. 2017), against a
 squared exponential of all pixels, with the same number of inducing variables and the same time to train.
 Data: INDUCING_DATA (default ../shared/data), `mnist_small.npz`. INDUCING_SECONDS sets the time for each model
-(default 230: eight minutes in all).
+(default 230: eight minutes in all). It needs two idle cores: on a busy machine both get fewer steps, and patches, whose
+steps take longer, fall behind.
 """
 
 import os
@@ -75,7 +76,7 @@ for part, name, side in ((left, "pixels", 28), (middle, "patches", 4)):
 weights = np.asarray(results["patches"].layers[0].prior.weights)
 ax = right.subplots()
 shown = ax.imshow(weights.reshape(13, 13), cmap="RdBu_r", vmin=-np.abs(weights).max(), vmax=np.abs(weights).max())
-ax.set_title("weight of each patch")
+ax.set(title="weight of each patch", xlabel="column of patches", ylabel="row of patches")
 right.colorbar(shown, ax=ax, shrink=0.7)
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/image_convolution.png", dpi=120)
