@@ -3,6 +3,7 @@
 import sys
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_tied_and_fixed_parameters_are_said_to_be_so():
 
 
 def test_any_module():
-    assert "layers[0].weight" in str(ig.summary(eqx.nn.MLP(1, 1, 2, 1, key=ig.data.jax.random.key(0))))
+    assert "layers[0].weight" in str(ig.summary(eqx.nn.MLP(1, 1, 2, 1, key=jax.random.key(0))))
 
 
 def test_lines_are_aligned():
@@ -108,7 +109,7 @@ def test_plot_calibration(axes):
     """Labels from the predictive distribution itself lie in the band; too narrow predictions do not."""
     x = np.linspace(0, 1, 400)
     pred = regression().predict(x)
-    y = pred.sample(ig.data.jax.random.key(0))
+    y = pred.sample(jax.random.key(0))
     for labels, inside in ((y, True), (3 * y, False)):
         axes.clear()
         ig.report.plot_calibration(pred, labels, ax=axes)
@@ -134,7 +135,7 @@ def test_plot_calibration_of_classes(axes):
     """Yes and no from the predictive distribution itself: no S-shaped curve, although only two labels are possible."""
     latent = jnp.linspace(-2.0, 2.0, 512)[:, None]
     pred = ig.likelihoods.Bernoulli().predictive(latent, 0.3 * jnp.ones_like(latent))
-    ig.report.plot_calibration(pred, pred.sample(ig.data.jax.random.key(0)), ax=axes)
+    ig.report.plot_calibration(pred, pred.sample(jax.random.key(0)), ax=axes)
     level, share = axes.lines[0].get_data()
     np.testing.assert_allclose(share, level, atol=3 * 0.5 / np.sqrt(512))
 

@@ -124,9 +124,11 @@ def bound_of_sample(model: Model, data: Any, bound: Callable, num_data: int) -> 
     _, data = _checked(model, data)
     times = num_data / len(data)
     _, _, mask, noise = _observed(model, data)
-    log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)  # of which `bound` counts one, for a noise/times
+    log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
+    # All that a Gaussian likelihood holds is its noise. Divided by `times` it counts each row so often in all terms but
+    # that of log τ, which `bound` then counts once, of times·τ.
     missing = 0.5 * jnp.sum((times - 1.0) * log_tau - jnp.where(mask, np.log(times), 0.0))
-    sharper = jax.tree.map(lambda v: v / times if eqx.is_inexact_array(v) else v, model.likelihood)  # has no more
+    sharper = jax.tree.map(lambda v: v / times if eqx.is_inexact_array(v) else v, model.likelihood)
     return bound(eqx.tree_at(lambda m: m.likelihood, model, sharper), data) + missing
 
 

@@ -44,7 +44,7 @@ def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M
 
 
 def _shift(K: Array, jitter: float, more: Array | None = None) -> Array:
-    """K + jitter·diag(K) + more·mean(diag K)·I, entry by entry: to take a diagonal out and put it back is slow."""
+    """K + jitter·diag(K) + more·mean(diag K)·I."""
     eye = jnp.eye(K.shape[-1], dtype=K.dtype)
     shifted = K * (1.0 + jitter * eye)
     return shifted if more is None else shifted + more * (jnp.sum(K * eye) / len(eye)) * eye

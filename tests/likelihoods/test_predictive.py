@@ -171,6 +171,19 @@ def test_quantiles_of_any_scale_and_far_out():
     assert L.Poisson().predictive(12 * ONE, 0 * ONE).quantile(0.5)[0, 0] == stats.poisson(np.exp(12)).ppf(0.5)
 
 
+@pytest.mark.parametrize("lik", [L.StudentT(), L.Gamma(2.0)], ids=["real", "positive"])
+def test_quantiles_can_be_differentiated(lik):
+    """By mean and variance of q(f), against central differences. JAX has no such derivative of the Beta cdf."""
+
+    @jax.jit
+    def quantile(at):
+        return lik.predictive(at[:1, None], at[1:, None]).quantile(0.9)[0, 0]
+
+    at, h = jnp.array([0.3, 0.5]), 1e-5
+    differences = [(quantile(at + h * e) - quantile(at - h * e)) / (2 * h) for e in jnp.eye(2)]
+    np.testing.assert_allclose(jax.grad(quantile)(at), differences, rtol=1e-6)
+
+
 def test_quantiles_of_counts_look_no_further_than_they_must():
     """A cdf of 0, 1, …, 40 that is known up to 63 alone: the rest of the dtype's integers cost as much each."""
     q, one = jnp.array([[0.01], [0.5], [0.99]]), jnp.ones((3, 1))

@@ -238,6 +238,7 @@ def test_many_rows_are_sampled_first(monkeypatch):
     assert result.bound >= max(result.history.bound[4:])
     stopped = quiet(regression(), (X, y), callback=lambda p: p.step >= 2)
     assert len(stopped.history.bound) == 2 and stopped.bound == stopped.history.bound[1]
+    assert "(the first 2 on a sample of 30)" in stopped.message
 
     climb, calls = module.maximise, []
 
@@ -250,6 +251,14 @@ def test_many_rows_are_sampled_first(monkeypatch):
     monkeypatch.setattr(module, "maximise", interrupted)
     cut = quiet(regression(), (X, y), steps=30)
     assert "interrupted" in cut.message and cut.bound == cut.history.bound[3]
+    monkeypatch.setattr(module, "maximise", climb)
+
+    def in_the_sample(progress):
+        if progress.step == 2:
+            raise KeyboardInterrupt
+
+    cut = quiet(regression(), (X, y), steps=30, callback=in_the_sample)
+    assert "2 steps on all data (the first 2 on a sample of 30): interrupted" in cut.message
 
 
 @pytest.mark.parametrize("place", ["_perturbed", "maximise", "_finish"])

@@ -188,7 +188,8 @@ def test_counts_of_any_size_start_at_their_level(size):
     inflated = ig.Model(ig.SparseGP(prior.latents[0], gp.features), L.ZeroInflatedPoisson())
     zeros = np.where(np.arange(len(y)) % 2, 0.0, counts)
     start = init.scales(inflated, (X, zeros)).layers[0].prior.mean_function.value
-    assert abs(start - level) < 0.5 or size < 1.0  # zeros say nothing of the rate
+    if size > 1.0:  # zeros say nothing of the rate then, as none of them is a count
+        assert abs(start - level) < 0.5
     one = ig.Model(ig.SparseGP(prior.latents[0], gp.features), L.Poisson())
     trained = ig.fit(one, (X, counts), steps=100, progress=False)
     assert "NaN" not in trained.message

@@ -299,14 +299,13 @@ def _climb(ascents: list[tuple[Ascent, int]], key: Array, watch: _Watch, label: 
     """L-BFGS."""
     problem, steps = ascents[-1][0].problem, ascents[-1][1]
     monitor = Monitor(steps, label=label, window=1.0, **watch._asdict())
-    free, reason, failures, sampled = _compiled(_start)(problem), "failed", 0, 0
+    free, reason, failures, sampled = _compiled(_start)(problem), "failed", 0, None
     try:
         for ascent, until in ascents:
             monitor.change()
+            sampled = monitor.step if ascent is ascents[-1][0] else None
             reason, failed = maximise(ascent, free, until, monitor, key)
             free, failures = free if monitor.best is None else monitor.best, failures + failed
-            if ascent.num_data > len(ascent.data):
-                sampled = monitor.step
             if reason == STOPPED:
                 break
     except KeyboardInterrupt:
@@ -314,6 +313,7 @@ def _climb(ascents: list[tuple[Ascent, int]], key: Array, watch: _Watch, label: 
     finally:
         history = monitor.close(reason)
     best = free if monitor.best is None else monitor.best
+    sampled = monitor.step if sampled is None else sampled
     return _Outcome(problem, best, history, monitor.best_score, reason, failures, sampled)
 
 
