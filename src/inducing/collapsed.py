@@ -35,7 +35,7 @@ from .model import Model
 from .objectives import labels
 from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
-from .products import products, times_transpose
+from .products import products, symmetric_product, times_transpose
 
 FEWEST, MOST, ENTRIES = 1024, 4096, 2**20  # sites of a block, its rows, and covariances that make it large enough
 ROUNDING = 0.03  # by how much rounding may falsify the bound
@@ -357,7 +357,7 @@ def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c
 def _weighted_gram(B: Float[Array, "K M n"], tau: Float[Array, "K n"]) -> Float[Array, "K M M"]:
     """B diag(τ) Bᵀ. Its derivative is right up to an antisymmetric part, which `_optimum` takes out: one product in the
     reverse pass instead of two."""
-    return times_transpose(B * tau[:, None, :], B)
+    return symmetric_product(B * tau[:, None, :], B)
 
 
 @partial(_weighted_gram.defjvp, symbolic_zeros=True)
