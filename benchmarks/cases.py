@@ -129,9 +129,10 @@ def flops(case: Case) -> float:
     if case.kind == "latent":
         return svgp(B * case.replicates, D + 1, 1, 1)
     if case.kind == "collapsed":
-        # Ψ = Kuf Kfu and its reverse 2Ψ̄Kuf; Kuf twice (the reverse pass recomputes it) and its two gradients;
-        # two factorisations with inverses, whitening of Ψ, and their reverse products.
-        return 4 * M * M * N + 8 * D * M * N + (4 / 3 + 4 + 16) * M**3
+        # Ψ = Kuf Kfu, of which the share h is done, and its reverse 2Ψ̄Kuf; Kuf twice (the reverse pass recomputes it)
+        # and its two gradients; two factorisations with inverses, whitening of Ψ, and their reverse products.
+        h = (1 + 128 / max(M, 128)) / 2
+        return 2 * (1 + h) * M * M * N + 8 * D * M * N + (4 / 3 + 4 + 16) * M**3
     if case.kind == "predict":
         # diag(Kfu C Kuf) by blocks of 128 rows of the symmetric C; C = L⁻ᵀ(I − RRᵀ)L⁻¹, and a check of its accuracy.
         return M * (M + 128) * N + 2 * D * M * N + (2 / 3 + 8) * M**3

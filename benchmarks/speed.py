@@ -122,8 +122,8 @@ def run_case(case: Case, workers: dict[str, Worker], rounds: int, seconds: float
             continue
         reached[library]["rounds"] = [t["ms"] for t in times[library]]
         reached[library]["ms"] = statistics.median(t["ms"] for t in times[library])
-        if "single" in times[library][0]:
-            reached[library]["single"] = statistics.median(t["single"] for t in times[library])
+        for kind in {"single", "tuned"} & times[library][0].keys():
+            reached[library][kind] = statistics.median(t[kind] for t in times[library])
     for library in reached:
         workers[library].ask(do="drop")
     return entry
@@ -136,6 +136,8 @@ def summarise(entry: dict, rates: dict[str, float]) -> dict:
     best = min(times, key=lambda k: times[k], default=None)
     entry["best"] = best
     entry["ratio"] = times[best] / ours if best and ours else None
+    tuned = [v.get("tuned", v["ms"]) for k, v in entry["libraries"].items() if k in times]
+    entry["ratio_tuned"] = min(tuned) / ours if tuned and ours else None
     entry["fraction"] = entry["flops"] / (ours * 1e-3) / rates[entry["case"]["dtype"]] if ours else None
     return entry
 

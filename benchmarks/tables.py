@@ -69,8 +69,10 @@ def speed_table(results: dict) -> str:
             cells.append("" if result is None else f"{result['ms']:.3g}" if "ms" in result else "failed")
         target = next((c.target for c in CASES if c.name == entry["case"]["name"]), None)
         ratio = entry["ratio"]
-        cells.append("" if ratio is None else f"**{ratio:.1f}**" if target and ratio >= target else f"{ratio:.1f}")
+        cells.append("" if ratio is None else f"**{ratio:.2f}**" if target and ratio >= target else f"{ratio:.2f}")
         cells.append("" if target is None else f"{target:.1f}")
+        tuned = entry.get("ratio_tuned")
+        cells.append("" if tuned is None else f"{tuned:.2f}")
         cells.append("" if entry["fraction"] is None else f"{100 * entry['fraction']:.0f} %")
         first = [entry["libraries"].get(library, {}).get("compile") for library in ("ours", entry["best"])]
         cells += ["" if seconds is None else f"{seconds:.1f}" for seconds in first]
@@ -80,6 +82,7 @@ def speed_table(results: dict) -> str:
         *(NAMES[n] for n in ("ours", *PEERS)),
         "ratio",
         "aim",
+        "ratio, peers tuned",
         "of GEMM rate",
         "first step, s",
         "best peer's",

@@ -48,15 +48,16 @@ def race(path: str, method: str, cap: float, batch: int) -> dict:
         model.train()
         return log_density(arrays["ytest"], mean.numpy(), variance.numpy())
 
-    X, y = a["X"], a["y"][:, 0]
+    rows = torch.utils.data.TensorDataset(a["X"], a["y"][:, 0])
+    loader = torch.utils.data.DataLoader(rows, batch, shuffle=True)
     model.train()
     likelihood.train()
     clock = Clock(evaluate, cap)
     while True:
-        for rows in torch.randperm(N).split(batch):
+        for x_batch, y_batch in loader:
             for optimiser in optimisers:
                 optimiser.zero_grad()
-            loss = -bound(model(X[rows]), y[rows])
+            loss = -bound(model(x_batch), y_batch)
             loss.backward()
             for optimiser in optimisers:
                 optimiser.step()

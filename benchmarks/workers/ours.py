@@ -85,7 +85,7 @@ def _fit(case: dict, model: ig.Model, data: ig.Data, batch: np.ndarray) -> Timed
             bound = jit(lambda m, d: objective(m, d, key=key, num_data=len(data)))
             return bound(model, data.rows(jnp.asarray(batch)))
 
-    return Timed(value, fit, lambda: fit(1))
+    return Timed(value, fit, single=lambda: fit(1))
 
 
 def _collapsed(model: ig.Model, data: ig.Data) -> Timed:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as npd
 import optax
+from gpjax.fit import get_batch
 from gpjax.parameters import LowerTriangular, Real
 from protocol import Timed, serve
 
@@ -42,26 +43,36 @@ def build(case: dict, a: dict) -> Timed:
 def _svgp(q, data, index) -> Timed:
     optimiser = optax.adam(1e-3)
 
-    def loss(q, rows):
-        return -gpx.objectives.elbo(q, gpx.Dataset(X=data.X[rows], y=data.y[rows], n_total=data.n))
+    def rows(i):
+        rows = index[i % len(index)]
+        return gpx.Dataset(X=data.X[rows], y=data.y[rows], n_total=data.n)
+
+    def drawn(i):
+        return get_batch(data, index.shape[1], jax.random.fold_in(jax.random.key(0), i))
 
     state = optimiser.init(eqx.filter(q, eqx.is_array))
     params, static = eqx.partition(q, eqx.is_array)
 
-    @jax.jit
-    def steps(params, state, n):
-        def step(i, carry):
-            params, state = carry
-            grads = jax.grad(lambda p: loss(eqx.combine(p, static), index[i % len(index)]))(params)
-            updates, state = optimiser.update(grads, state, params)
-            return optax.apply_updates(params, updates), state
+    def bound(params, batch):
+        return gpx.objectives.elbo(eqx.combine(params, static), batch)
 
-        return jax.lax.fori_loop(0, n, step, (params, state))
+    def runner(batch):
+        @jax.jit
+        def steps(params, state, n):
+            def step(i, carry):
+                params, state = carry
+                grads = jax.grad(lambda p: -bound(p, batch(i)))(params)
+                updates, state = optimiser.update(grads, state, params)
+                return optax.apply_updates(params, updates), state
 
-    def run(n):
-        jax.block_until_ready(steps(params, state, n))
+            return jax.lax.fori_loop(0, n, step, (params, state))
 
-    return Timed(lambda: -jax.jit(lambda p: loss(eqx.combine(p, static), index[0]))(params), run)
+        def run(n):
+            jax.block_until_ready(steps(params, state, n))
+
+        return run
+
+    return Timed(lambda: jax.jit(bound)(params, rows(0)), runner(drawn), tuned=runner(rows))
 
 
 def _collapsed(q, data) -> Timed:

@@ -1,5 +1,6 @@
 """GPyTorch's side: its variational models, trained as its documentation shows."""
 
+import itertools
 import os
 from unittest import mock
 
@@ -157,18 +158,23 @@ def _stepped(case: dict, model, likelihood, a: dict) -> Timed:
     model.train()
     likelihood.train()
 
-    def loss(i):
-        rows = index[i]
-        return -bound(model(X[rows]), y[rows])
-
-    def run(n):
+    def steps(batches):
         with gpytorch.settings.num_likelihood_samples(1):
-            for i in range(n):
+            for x_batch, y_batch in batches:
                 optimiser.zero_grad()
-                value = loss(i % len(index))
+                value = -bound(model(x_batch), y_batch)
                 value.backward()
                 optimiser.step()
         value.item()
+
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, y), case["batch"], shuffle=True)
+    drawn = itertools.chain.from_iterable(itertools.repeat(loader))  # epoch after epoch
+
+    def run(n):
+        steps(itertools.islice(drawn, n))
+
+    def tuned(n):
+        steps((X[rows], y[rows]) for rows in itertools.islice(itertools.cycle(index), n))
 
     def value():
         def ones(shape, dtype, device):
@@ -178,9 +184,9 @@ def _stepped(case: dict, model, likelihood, a: dict) -> Timed:
             gpytorch.settings.num_likelihood_samples(1),
             mock.patch("torch.distributions.normal._standard_normal", ones),
         ):
-            return -N * loss(0).item()
+            return N * bound(model(X[index[0]]), y[index[0]]).item()
 
-    return Timed(value, run)
+    return Timed(value, run, tuned=tuned)
 
 
 def _collapsed(case: dict, a: dict) -> Timed:
