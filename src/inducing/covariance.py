@@ -66,8 +66,9 @@ def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
         return jnp.isnan(L[-1, -1]) & (more < 1.0)
 
     def escalate(state):
-        more = jnp.maximum(10.0 * state[0], smallest)
-        return more, cholesky(_shift(K, jitter, more))
+        # Without the barrier XLA computes ahead of the loop, which hardly ever runs, what is the same in every turn.
+        more, own = jax.lax.optimization_barrier((jnp.maximum(10.0 * state[0], smallest), K))
+        return more, cholesky(_shift(own, jitter, more))
 
     start = jnp.zeros((), K.dtype), cholesky(_shift(K, jitter))
     more, L = jax.lax.while_loop(failed, escalate, start)
