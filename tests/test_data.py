@@ -1,5 +1,7 @@
 """What users pass in: everything array-like is accepted, and every bad input gets one error that helps."""
 
+import datetime
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,6 +124,31 @@ BAD = {
     "complex": (lambda: as_inputs(np.ones(2) * 1j), TypeError, ["real numbers", "complex"]),
     "dates": (lambda: as_inputs(pd.to_datetime(["2020-01-01", None])), TypeError, ["X must be numbers", "datetime64"]),
     "times": (lambda: ig.Data(X[:2], pd.to_timedelta([1, None], unit="s")), TypeError, ["y must be", "unit"]),
+    "polars dates": (
+        lambda: as_inputs(pl.DataFrame({"day": [datetime.date(2020, 1, 1)], "size": [1.0]})),
+        TypeError,
+        ["X must be numbers", "Date, in column 'day'", "unit"],
+    ),
+    "polars times as labels": (
+        lambda: ig.Data(X[:1], pl.DataFrame({"at": [datetime.time(1)], "size": [1]})),
+        TypeError,
+        ["y must be numbers", "Time, in column 'at'"],
+    ),
+    "dates beside numbers": (
+        lambda: as_inputs(pd.DataFrame({"day": pd.to_datetime(["2020-01-01"]), "size": [1.0]})),
+        TypeError,
+        ["Timestamp", "column 0", "count times in a unit"],
+    ),
+    "X beyond float32": (
+        lambda: as_inputs([[0.0, 1.0], [2.0, -1e300]], jnp.float32),
+        ValueError,
+        ["X has -1e+300 in row 1, column 1, too large for float32", "float64"],
+    ),
+    "y beyond float32": (
+        lambda: as_data(([0.0, 1.0], [1e39, np.nan]), jnp.float32),
+        ValueError,
+        ["y has 1e+39 in row 0, column 0, too large for float32"],
+    ),
     "nothing but missing": (lambda: ig.Data(X, [np.nan] * 3), ValueError, ["every label", "missing"]),
     "mask": (lambda: ig.Data(X, [1, 2, 3], mask=[True]), ValueError, ["mask", "(3, 1)"]),
     "index": (lambda: ig.Data(X, [1, 2, 3], index=[0, 1]), ValueError, ["index", "(3,)"]),
@@ -143,3 +170,10 @@ def test_traced_data_are_accepted():
     """Inside jit the values are unknown, so only shapes are seen to."""
     total = jax.jit(lambda x, y: jnp.sum(ig.Data(x, y).y) + ig.Data(x).x.shape[1])(jnp.ones(3), jnp.ones(3))
     assert float(total) == 4.0
+
+
+def test_what_float32_cannot_hold_is_refused_where_it_is_all_there_is():
+    with jax.enable_x64(False):
+        assert ig.Data([1e30, 2.0], [1.0, 2.0]).x.dtype == jnp.float32
+        with pytest.raises(ValueError, match="x has 1e\\+300 in row 0, column 0, too large for float32"):
+            ig.Data([1e300, 2.0], [1.0, 2.0])

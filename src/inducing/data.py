@@ -56,7 +56,9 @@ class Data(eqx.Module):
 
     def astype(self, dtype) -> "Data":
         """The same data in another floating-point dtype."""
-        return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, self)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, a: _cast(a, dtype, path[0].name) if eqx.is_inexact_array(a) else a, self
+        )
 
 
 def as_inputs(x: Any, dtype=None) -> Float[Array, "N D"]:
@@ -66,7 +68,7 @@ def as_inputs(x: Any, dtype=None) -> Float[Array, "N D"]:
     (3, 1)
     """
     out = _columns(x, "X", allow_nan=False)
-    return out if dtype is None else out.astype(dtype)
+    return out if dtype is None else _cast(out, dtype, "X")
 
 
 def as_labels(y: Any, dtype) -> Float[Array, "N P"]:
@@ -128,7 +130,23 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
         raise ValueError(f"{name} has {concrete[row, column]} in row {row}, column {column}; {cure}.")
     if allow_nan and np.isnan(concrete).all():
         raise ValueError(f"every label in {name} is missing (NaN); there is nothing to learn from.")
-    return jnp.asarray(array)
+    return jnp.asarray(_cast(array, jax.dtypes.canonicalize_dtype(array.dtype), name))
+
+
+def _cast(array: Any, dtype: Any, name: str) -> Any:
+    """The array in another floating-point dtype; a number that would become infinite is refused."""
+    with np.errstate(over="ignore"):
+        out = array.astype(dtype)
+    if isinstance(array, jax.core.Tracer) or jnp.finfo(dtype).max >= jnp.finfo(array.dtype).max:
+        return out
+    beyond = np.argwhere(np.isinf(out) & np.isfinite(array))
+    if beyond.size:
+        row, column = beyond[0]
+        raise ValueError(
+            f"{name} has {array[row, column]:.4g} in row {row}, column {column}, too large for {jnp.dtype(dtype)}; "
+            'scale that column, or compute in float64: jax.config.update("jax_enable_x64", True) at the start.'
+        )
+    return out
 
 
 def _matrix(value: Any, name: str) -> Array | np.ndarray:
@@ -136,6 +154,7 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
     if isinstance(value, jax.core.Tracer):
         return value[:, None] if value.ndim == 1 else value
     if hasattr(value, "to_numpy"):  # pandas and polars
+        _no_dates(value, name)
         value = value.to_numpy()
     if hasattr(value, "toarray"):
         raise TypeError(f"{name} is sparse, a {type(value).__name__}; pass {name}.toarray().")
@@ -169,6 +188,17 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
     return array
 
 
+def _no_dates(value: Any, name: str) -> None:
+    """Refuse a polars frame with dates or times beside numbers, of which polars would make days or microseconds."""
+    if type(value).__module__.startswith("polars"):
+        for column, dtype in getattr(value, "schema", {}).items():
+            if dtype.is_temporal():
+                raise TypeError(
+                    f"{name} must be numbers, got dates or times, {dtype}, in column {column!r}; count them in a unit, "
+                    "such as (t - t.min()).dt.total_seconds() / 86400."
+                )
+
+
 def _numbers(array: np.ndarray, name: str) -> np.ndarray:
     if array.dtype.kind == "O":  # pandas' NA, which nullable columns hold, says no more than NaN
         array = np.where(np.frompyfunc(lambda v: type(v).__name__ == "NAType", 1, 1)(array).astype(bool), np.nan, array)
@@ -181,6 +211,7 @@ def _numbers(array: np.ndarray, name: str) -> np.ndarray:
                     float(v)
                 except (TypeError, ValueError):
                     raise TypeError(
-                        f"{name} has {v!r} in column {column}, which is no number; encode text as numbers first."
+                        f"{name} has {v!r} in column {column}, which is no number; encode text as numbers, and "
+                        "count times in a unit, first."
                     ) from None
         raise
