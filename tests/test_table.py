@@ -57,23 +57,23 @@ def test_without_new_rows_some_are_held_out_and_scored(tmp_path, capsys):
     train = write(tmp_path / "train.csv", ["x", "y"], np.column_stack([x, np.sin(x) + 0.01 * RNG.normal(size=50)]))
     main(["table", train, "--target", "y", "--inducing", "10", "--silent"])
     said = capsys.readouterr().out
-    assert "5 rows held out" in said and "RMSE 0.0" in said and "lengthscale" in said
+    assert "Rows held out: 5;" in said and "RMSE 0.0" in said and "lengthscale" in said
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x,y\n1,2\nred,3\n", r"column 'x': 'red' in row 2"),
+        ("x,y\n1,2\nred,3\n", "column 'x': 'red' in row 2 below the header is no finite number; write text as columns"),
+        ("x,y\n2020-01-01,2\n", "'2020-01-01' in row 1 below the header is no finite number; write text"),
+        ("x,y\n1,2\n,3\n", "'' in row 2 below the header is no finite number; fill in the gap"),
+        (",x,y\n0,1,2\n1,2,3\n", "column 1 has no name in the header; name or remove it"),  # the row numbers of pandas
         ("x,z\n1,2\n", "no column 'y'; it has x, z"),
         ("y\n1\n2.5\n", "no column beside 'y'"),
         ("x,y\n1,\n2,\n", "all cells of the target 'y' are empty"),
         ("x,y\n1,a\n2,a\n", "single class 'a'"),
         ("x,y\n\n1\n", "line 3: 1 cells, but the header has 2"),
-        (
-            "x;y\n1,5;2\n",
-            r"column 'x': '1,5' in row 1 is no finite number. Inputs must be numbers, with decimal points",
-        ),
-        ("x,y\n1,2\n2,3\n3,inf\n", "the target 'y' has 'inf' in row 3 among numbers"),
+        ("x;y\n1,5;2\n", "'1,5' in row 1 below the header is no finite number; write numbers with decimal points"),
+        ("x,y\n1,2\n2,3\n3,inf\n", "the target 'y' has 'inf' in row 3 below the header among numbers"),
         ("x,y\n", "a header and at least one row"),
     ],
 )
@@ -101,7 +101,7 @@ def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, caps
     "text, message",
     [
         ("x,x,y\n1,2,3\n2,3,4\n", "two columns called 'x'"),
-        ("x,y\n1,2\n2,3\n3,4\n4,oak\n", "'oak' in row 4 among numbers"),
+        ("x,y\n1,2\n2,3\n3,4\n4,oak\n", "'oak' in row 4 below the header among numbers"),
         ("x,y\n1,2\n", "no two different values in the 0 rows to fit, of 1 in all"),
         ("x,y\n1,2\n2,3\n", "no two different values in the 1 rows to fit, of 2 in all"),
         ("x,y\n1,2\n2,2\n3,2\n4,\n5,2\n", "the target 'y' has no two different values in the 4 rows"),
@@ -156,6 +156,28 @@ def test_targets_far_from_zero(tmp_path, capsys):
     run(tmp_path / "train.csv", "y", tmp_path / "new.csv", tmp_path / "out.csv", num_inducing=12, progress=False)
     near, far = np.genfromtxt(tmp_path / "out.csv", delimiter=",", skip_header=1)[:, 1] - 1e6
     assert abs(near - np.sin(20.5 / 3)) < 0.1 and abs(far) < 1.0
+
+
+def test_rows_without_a_label_are_not_held_out(tmp_path):
+    """There is nothing to score them by: of 30 rows of which 20 have labels, two are scored whatever the seed."""
+    rows = [(i / 10, np.sin(i / 3) if i % 3 else "") for i in range(30)]
+    train = write(tmp_path / "train.csv", ["x", "y"], rows)
+    for seed in range(2):
+        scores = run(train, "y", num_inducing=5, seed=seed, progress=False)
+        assert scores["in 95 % interval"] in (0.0, 0.5, 1.0)
+
+
+def test_without_a_command_it_says_which_there_are(capsys):
+    main([])
+    said = capsys.readouterr().out
+    assert "table" in said and "demo" in said
+
+
+def test_a_file_for_predictions_without_new_rows_is_refused(tmp_path, capsys):
+    train = write(tmp_path / "train.csv", ["x", "y"], [[0.0, 1.0], [1.0, 2.5]])
+    with pytest.raises(SystemExit) as stop:
+        main(["table", train, "--target", "y", "--out", str(tmp_path / "out.csv")])
+    assert stop.value.code == 2 and "--out is the file for the predictions of --new" in capsys.readouterr().err
 
 
 def test_the_command_knows_its_version(capsys):

@@ -6,10 +6,10 @@ from importlib.metadata import version
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; without arguments, say which there are."""
+    """Run a command; without one, say which there are."""
     parser = argparse.ArgumentParser(prog="inducing", description="Sparse variational Gaussian processes.")
     parser.add_argument("--version", action="version", version=f"inducing {version('inducing')}")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     demo = commands.add_parser("demo", help="compare four models on the letters DGP: a table and a figure")
     demo.add_argument("--out", default="out", help="folder for the figure (default: out)")
     effort = demo.add_mutually_exclusive_group()
@@ -24,17 +24,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument(
         "--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out and scored"
     )
-    table.add_argument(
-        "--out", default="predictions.csv", help="file for the predictions of --new (default: predictions.csv)"
-    )
+    table.add_argument("--out", help="file for the predictions of --new (default: predictions.csv)")
     table.add_argument("--inducing", type=int, default=100, help="number of inducing points (default: 100)")
     table.add_argument("--layers", type=int, default=1, help="1: a sparse GP (default); more: a deep GP")
     for command in (demo, table):
         command.add_argument("--seed", type=int, default=0, help="seed of data split and training (default: 0)")
         command.add_argument("--silent", action="store_true", help="no progress bars")
     options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return
     if options.seed < 0:
         parser.error(f"--seed must be 0 or more, got {options.seed}")
+    if options.command == "table" and options.out and not options.new:
+        parser.error("--out is the file for the predictions of --new, which is not given")
 
     import jax
 
@@ -49,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             from .table import run
 
             sizes = {"num_inducing": options.inducing, "num_layers": options.layers}
-            run(options.train, options.target, options.new, options.out, **sizes, seed=options.seed, progress=progress)
+            out = options.out or "predictions.csv"
+            run(options.train, options.target, options.new, out, **sizes, seed=options.seed, progress=progress)
     except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"inducing: {error}\n")
 

@@ -33,8 +33,8 @@ def run(
     Cells are separated by commas, semicolons or tabs, whichever the header has most of; numbers have decimal points.
     Numbers are regressed with Gaussian noise; the numbers 0 and 1, or text, are classes. An empty target, or one of NA,
     NaN, null and None, is a missing label. `out` gets the columns of `new` and, for each row, the mean and a 95 %
-    interval, or the probability of each class. Without `new`, a tenth of the rows is held out of the fit, and their
-    scores are printed and returned.
+    interval, or the probability of each class. Without `new`, a tenth of the rows with a label is held out of the fit,
+    and their scores are printed and returned.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -57,9 +57,9 @@ def run(
     Xnew = X[:0] if new is None else _numbers(rows, names, new)
     if new is not None:
         open(out, "a").close()  # a file that cannot be written is better known before the fit than after it
-    order = np.random.default_rng(seed).permutation(len(X))
-    held = np.sort(order[: int(np.ceil(HELD_OUT * len(X)))]) if new is None else order[:0]
-    kept = np.setdiff1d(order, held)
+    labelled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(y)))
+    held = np.sort(labelled[: int(np.ceil(HELD_OUT * len(labelled)))]) if new is None else labelled[:0]
+    kept = np.setdiff1d(np.arange(len(X)), held)
     if len(np.unique(y[kept][~np.isnan(y[kept])])) < 2:  # no noise at all would explain them: a density without bound
         raise ValueError(
             f"{train}: the target {target!r} has no two different values in the {len(kept)} rows to fit, of {len(X)} "
@@ -97,6 +97,8 @@ def _read(path: str | Path) -> dict[str, list[str]]:
     if len(lines) < 2:
         raise ValueError(f"{path} must have a header and at least one row, got {len(lines)} lines.")
     header = [name.strip() for name in lines[0][1]]
+    if "" in header:
+        raise ValueError(f"{path}: column {header.index('') + 1} has no name in the header; name or remove it.")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{path} has two columns called {twice!r}; rename one of them.")
@@ -131,12 +133,20 @@ def _numbers(table: dict[str, list[str]], names: list[str], path: str | Path) ->
         bad = next((i for i, v in enumerate(column) if v is None), None)
         if bad is not None:
             raise ValueError(
-                f"{path}, column {name!r}: {table[name][bad]!r} in row {bad + 1} is no finite number. Inputs must be "
-                "numbers, with decimal points: encode text as columns of 0 and 1, and leave out or fill in rows with "
-                "gaps."
+                f"{path}, column {name!r}: {table[name][bad]!r} in row {bad + 1} below the header is no finite number; "
+                f"{_cure(table[name][bad])}."
             )
         columns.append(np.asarray(column, float))
     return np.stack(columns, axis=1)
+
+
+def _cure(cell: str) -> str:
+    """What to do about an input that is no number."""
+    if cell.strip().lower() in MISSING:
+        return "fill in the gap, or remove the row or the column"
+    if _number(cell.replace(",", ".")) is not None:
+        return "write numbers with decimal points"
+    return "write text as columns of 0 and 1 and dates as a number of days, or remove the column"
 
 
 def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray, list[str]]:
@@ -150,8 +160,8 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
     if 0 < words < 0.5 * len(present):
         word = next(cell for cell in present if _number(cell) is None)
         raise ValueError(
-            f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} among numbers; empty that cell "
-            "if the label is missing, or write all classes as words."
+            f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} below the header among "
+            "numbers; empty that cell if the label is missing, or write all classes as words."
         )
     if not words and set(numbers) != {0.0, 1.0}:
         return np.asarray([float(cell) if cell else np.nan for cell in cells]), []
@@ -179,10 +189,6 @@ def _columns(model: Any, X: np.ndarray, target: str, classes: list[str]) -> dict
 
 
 def _report(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> dict[str, float]:
-    seen = ~np.isnan(y)
-    X, y = X[seen], y[seen]
-    if not len(y):
-        raise ValueError("no held-out row has a label; give more rows, or a table of new rows.")
     pred = model.predict(X)
     scores = {"log-likelihood": float(jnp.mean(pred.log_prob(y[:, None])))}
     if classes:
@@ -192,7 +198,7 @@ def _report(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> dict[str
         lower, upper = (np.asarray(a)[:, 0] for a in pred.interval(0.95))
         scores["RMSE"] = float(np.sqrt(np.mean((np.asarray(pred.mean)[:, 0] - y) ** 2)))
         scores["in 95 % interval"] = float(np.mean((lower <= y) & (y <= upper)))
-    print(f"On {len(y)} rows held out: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+    print(f"Rows held out: {len(y)}; " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
     return scores
 
 
