@@ -157,6 +157,26 @@ def test_plots_refuse_what_they_cannot_draw():
         ig.report.plot_posterior(regression(), X=np.ones((3, 2)))
     with pytest.raises(ValueError, match="output must be a column number"):
         ig.report.plot_posterior(regression(), (Z, np.ones(4)), output=2)
+    with pytest.raises(ValueError, match="y has 2 columns, but the model has 1 outputs"):
+        ig.report.plot_posterior(regression(), (Z, np.ones((4, 2))))
+    with pytest.raises(ValueError, match="two or more different inputs to draw lines over, got 1 alone"):
+        ig.report.plot_posterior(regression(), X=[1.0])
+    for plot in (ig.report.plot_posterior, ig.report.plot_classification):
+        with pytest.raises(ValueError, match="no inputs X to draw them at"):
+            plot(regression(), ig.Data(None, np.ones(4)))
+
+
+def test_plots_say_what_to_pass_instead():
+    model = regression()
+    result = FitResult(model, History(np.zeros(1), np.zeros(1), np.zeros(1)), "", "adam", 0.0)
+    for plot in (ig.report.plot_posterior, ig.report.plot_classification):
+        with pytest.raises(TypeError, match=r"model must be an ig.Model, got FitResult; of a fit, pass result.model"):
+            plot(result)
+    with pytest.raises(TypeError, match=r"result must be what ig.fit returns, an ig.FitResult, got Model"):
+        ig.report.plot_history(model)
+    for given in (model, result, model.posterior([0.0])):
+        with pytest.raises(TypeError, match=r"pred must be predictions of labels, model.predict\(X\), got"):
+            ig.report.plot_calibration(given, [0.0])
 
 
 def test_without_matplotlib(monkeypatch):

@@ -101,6 +101,7 @@ def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, caps
     "text, message",
     [
         ("x,x,y\n1,2,3\n2,3,4\n", "two columns called 'x'"),
+        ("x;y\n1;1,5\n2;1,5\n3;2,5\n", "the target 'y' has '1,5'; write numbers with decimal points"),
         ("x,y\n1,2\n2,3\n3,4\n4,oak\n", "'oak' in row 4 below the header among numbers"),
         ("x,y\n1,2\n", "no two different values in the 0 rows to fit, of 1 in all"),
         ("x,y\n1,2\n2,3\n", "no two different values in the 1 rows to fit, of 2 in all"),

@@ -163,6 +163,9 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
             f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} below the header among "
             "numbers; empty that cell if the label is missing, or write all classes as words."
         )
+    comma = next((cell for cell in present if "," in cell and _number(cell.replace(",", ".")) is not None), None)
+    if comma is not None:
+        raise ValueError(f"{path}: the target {target!r} has {comma!r}; {_cure(comma)}.")
     if not words and set(numbers) != {0.0, 1.0}:
         return np.asarray([float(cell) if cell else np.nan for cell in cells]), []
     cells = cells if words else [f"{float(cell):g}" if cell else cell for cell in cells]

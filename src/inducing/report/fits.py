@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..data import as_labels
+from ..likelihoods.predictive import Predictive
+from ..prediction import JointPredictive
 from .style import BLUE, GREY, ORANGE, axes_or_new
 
 
@@ -22,6 +24,8 @@ def plot_history(result: Any, *, against: str = "step", ax: Any = None) -> Any:
     """
     if against not in ("step", "seconds"):
         raise ValueError(f'against must be "step" or "seconds", got {against!r}.')
+    if not hasattr(result, "history"):
+        raise TypeError(f"result must be what ig.fit returns, an ig.FitResult, got {type(result).__name__}.")
     ax = axes_or_new(ax, (6.0, 3.6))
     history = result.history
     x, bound = np.asarray(getattr(history, against)), np.asarray(history.bound)
@@ -54,6 +58,8 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
     >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
     >>> ax = ig.report.plot_calibration(pred, [0.1, -0.3])
     """
+    if not isinstance(pred, Predictive | JointPredictive):
+        raise TypeError(f"pred must be predictions of labels, model.predict(X), got {type(pred).__name__}.")
     ax = axes_or_new(ax, (4.4, 4.2))
     y = as_labels(y, pred.mean.dtype)
     counts = jnp.array([[support.kind == "count" for support in pred.likelihood.supports]], y.dtype)  # 1 or 0

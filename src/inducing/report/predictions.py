@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data import as_data, as_inputs
-from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs
+from ..data import as_inputs
+from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, check_model, inducing_inputs, with_inputs
 
 
 def plot_posterior(
@@ -31,13 +31,16 @@ def plot_posterior(
     >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
     >>> ax = ig.report.plot_posterior(model, ([0.0, 1.0], [0.5, 0.2]), draws=0)
     """
+    check_model(model)
     ax = axes_or_new(ax, (8.0, 4.0))
     Z = inducing_inputs(model)
-    data = None if data is None else as_data(data)
+    data = with_inputs(data)
     x = _grid(data, X, Z)
     pred = model.predict(x)
     if not 0 <= output < pred.mean.shape[1]:
         raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")
+    if data is not None and data.y is not None and data.y.shape[1] != pred.mean.shape[1]:
+        raise ValueError(f"y has {data.y.shape[1]} columns, but the model has {pred.mean.shape[1]} outputs.")
     lower, upper = (np.asarray(b)[:, output] for b in pred.interval(level))
     ax.fill_between(x, lower, upper, color=BLUE, alpha=0.16, lw=0, label=f"{level:.0%} of y")
     if _is_signal(model):
@@ -77,9 +80,10 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
     >>> model = ig.Model(gp, ig.likelihoods.Bernoulli())
     >>> ax = ig.report.plot_classification(model, ([[0.0, 0.0], [1.0, 1.0]], [0, 1]), size=5)
     """
+    check_model(model)
     ax = axes_or_new(ax, (5.6, 5.0))
     Z = inducing_inputs(model)
-    data = None if data is None else as_data(data)
+    data = with_inputs(data)
     points = [np.asarray(a) for a in (None if data is None else data.x, Z) if a is not None]
     if not points or points[0].shape[1] != 2:
         raise ValueError("plot_classification is for models with two-dimensional inputs; pass data (X [N, 2], y).")
@@ -123,6 +127,10 @@ def _grid(data: Any, X: Any, Z: np.ndarray | None) -> np.ndarray:
     if (width := max(a.shape[1] for a in known)) != 1:
         raise ValueError(f"plot_posterior is for one-dimensional inputs, these have {width} columns.")
     if given is not None:
+        if np.ptp(given) == 0.0:
+            raise ValueError(
+                f"X must have two or more different inputs to draw lines over, got {given[0, 0]:.4g} alone."
+            )
         return np.sort(given[:, 0])
     low, high = float(known[0].min()), float(known[0].max())
     margin = 0.08 * (high - low) or 1.0
