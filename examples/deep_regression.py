@@ -1,6 +1,7 @@
 """A deep GP on a step and on the motorcycle data (section 4.4): jumps that a stationary GP cannot make.
 
-The deep model is `ig.deep_gp`; it is trained by the same `ig.fit` as the shallow one.
+The deep model is `ig.deep_gp`; it is trained by the same `ig.fit` as the shallow one. Held-out labels are scored each
+by itself and all jointly (eq:pred_sparse_gp_iid, eq:pred_deep_sparse_gp_iid): neighbours share what is unknown of f.
 Data: INDUCING_DATA (default ../shared/data), `mcycle.npz`.
 """
 
@@ -44,9 +45,10 @@ for row, (name, (x, y)) in zip(np.atleast_2d(axes), sets.items(), strict=True):
     for axis, layers in zip(row, (1, 2), strict=True):
         model = ig.deep_gp(x, ig.likelihoods.Gaussian(0.1), num_layers=layers, num_inducing=25)
         result = ig.fit(model, (x[~held], y[~held]), steps=30 if quick else 2500, progress=False)
-        key = jax.random.key(1)
-        score = result.model.predict(x[held], key=key, samples=50 if quick else 300).log_prob(y[held])
-        prediction = result.model.predict(grid, key=key, samples=50 if quick else 300)
+        sampling = {"key": jax.random.key(1), "samples": 50 if quick else 300}
+        score = result.model.predict(x[held], **sampling).log_prob(y[held])
+        joint = float(result.model.predict(x[held], full_cov=True, **sampling).log_prob(y[held])) / held.sum()
+        prediction = result.model.predict(grid, **sampling)
         low, high = prediction.interval(0.95)
         axis.fill_between(grid, low[:, 0], high[:, 0], alpha=0.25, lw=0, label="95 % of new labels")
         axis.plot(grid, prediction.mean[:, 0], label="mean")
@@ -54,7 +56,8 @@ for row, (name, (x, y)) in zip(np.atleast_2d(axes), sets.items(), strict=True):
         axis.plot(x[held], y[held], "C3x", ms=4, label="held out")
         kind = "GP" if layers == 1 else "deep GP, 2 layers"
         axis.set(title=f"{name}: {kind}, held-out log density {float(score.mean()):.2f}", xlabel="x")
-        print(f"{name}, {layers} layer(s): bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
+        scores = f"{float(score.mean()):.3f} each, {joint:.3f} jointly"
+        print(f"{name}, {layers} layer(s): bound {result.bound:.1f}, held-out log density {scores}")
 for axis in np.atleast_2d(axes)[:, 0]:
     axis.set_ylabel("y")
 np.atleast_2d(axes)[0, 0].legend(frameon=False, loc="upper left")
