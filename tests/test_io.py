@@ -107,5 +107,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     for name in ("other.npz", "later.npz", "array.npy", "text.npz", "empty.npz"):
         with pytest.raises(ValueError, match="is no file of"):
             ig.load(tmp_path / name, model())
+    with pytest.raises(TypeError, match=r"like must be a model, .* got tuple; of a fit, pass result.model"):
+        ig.load(tmp_path / "model.npz", (model(), "and a message"))
     with pytest.raises(FileNotFoundError):
         ig.load(tmp_path / "nowhere.npz", model())

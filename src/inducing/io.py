@@ -60,6 +60,11 @@ def load(path: str | os.PathLike, like: M) -> M:
     ...     print(float(ig.load(path, ig.means.Constant(0.0)).value))
     3.0
     """
+    if not isinstance(like, eqx.Module):
+        raise TypeError(
+            f"like must be a model, or a part of one, built as the saved one was, got {type(like).__name__}; of a fit, "
+            "pass result.model."
+        )
     try:
         with open(path, "rb") as archive, np.lib.npyio.NpzFile(archive, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
