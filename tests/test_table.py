@@ -191,3 +191,13 @@ def test_numbers_with_units_are_no_classes(tmp_path):
     (tmp_path / "train.csv").write_text("x,y\n1,1 kg\n2,2 kg\n3,3 kg\n")
     with pytest.raises(ValueError, match="a different word in every row, such as '1 kg'"):
         run(tmp_path / "train.csv", "y", tmp_path / "train.csv", tmp_path / "out.csv")
+
+
+def test_predictions_do_not_overwrite_what_they_come_from(tmp_path, capsys):
+    train = write(tmp_path / "train.csv", ["x", "y"], [[1, 2.5], [2, 3.5], [3, 1.5]])
+    new = write(tmp_path / "new.csv", ["x"], [[1]])
+    for out in (train, new):
+        with pytest.raises(SystemExit):
+            main(["table", train, "--target", "y", "--new", new, "--out", out])
+        assert "would overwrite" in capsys.readouterr().err
+    assert len(_read(train)["y"]) == 3

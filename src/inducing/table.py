@@ -56,6 +56,8 @@ def run(
         raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
     Xnew = X[:0] if new is None else _numbers(rows, names, new)
     if new is not None:
+        if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
+            raise ValueError(f"the predictions would overwrite {out}; give them a file of their own (--out).")
         open(out, "a").close()  # a file that cannot be written is better known before the fit than after it
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(y)))
     held = np.sort(labelled[: int(np.ceil(HELD_OUT * len(labelled)))]) if new is None else labelled[:0]
