@@ -317,6 +317,7 @@ def test_a_fit_goes_over_to_the_careful_order(monkeypatch):
         asked.append(whole.objective.fn)
         return evaluate(whole, free, key)
 
+    watched.lower = evaluate.lower
     monkeypatch.setattr(lbfgs, "compiled_value_and_gradient", lambda: watched)
     result = ig.fit(model, (x, y), method="collapsed", steps=30, initialise=False, progress=False)
     assert np.isnan(eqx.filter_jit(collapsed.quick_bound)(result.model, (x, y)))

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .runtime import own_array
+
 
 class Data(eqx.Module):
     """Inputs x [N, D] (None or [N, 0]: unsupervised), labels y [N, P], which of them were seen, and the row numbers.
@@ -36,7 +38,7 @@ class Data(eqx.Module):
         n = next(iter(rows.values()))
         self.mask = _mask(self.y, mask)
         if index is None:
-            self.index = jnp.asarray(np.arange(n))
+            self.index = own_array(np.arange(n), int)
         else:
             self.index = _whole(index)
             if self.index.shape != (n,):
@@ -77,7 +79,7 @@ def as_labels(y: Any, dtype) -> Float[Array, "N P"]:
     >>> as_labels([1, None], float).tolist()
     [[1.0], [nan]]
     """
-    return jnp.asarray(_matrix(y, "y"), dtype)
+    return jnp.asarray(_on_device(_matrix(y, "y")), dtype)
 
 
 def as_data(data: Any, dtype=None) -> Data:
@@ -97,7 +99,7 @@ def as_data(data: Any, dtype=None) -> Data:
 def _mask(y: Array | None, mask: Any) -> Array | None:
     if y is None:
         return None
-    seen = ~jnp.isnan(y) if isinstance(y, jax.core.Tracer) else jnp.asarray(~np.isnan(y))
+    seen = ~jnp.isnan(y) if isinstance(y, jax.core.Tracer) else own_array(~np.isnan(y), bool)
     if mask is None:
         return seen
     mask = jnp.asarray(mask, bool)
@@ -112,6 +114,7 @@ def _whole(index: Any) -> Array:
         values = np.asarray(index)
         if values.dtype.kind not in "iuf" or not np.array_equal(values, np.round(values)):
             raise ValueError(f"index must hold whole numbers, the number of each datum, got {values.reshape(-1)[:3]} …")
+        return own_array(values, int)
     return jnp.asarray(index, int)
 
 
@@ -130,7 +133,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
         raise ValueError(f"{name} has {concrete[row, column]} in row {row}, column {column}; {cure}.")
     if allow_nan and np.isnan(concrete).all():
         raise ValueError(f"every label in {name} is missing (NaN); there is nothing to learn from.")
-    return jnp.asarray(_cast(array, jax.dtypes.canonicalize_dtype(array.dtype), name))
+    return _on_device(_cast(array, jax.dtypes.canonicalize_dtype(array.dtype), name))
 
 
 def _cast(array: Any, dtype: Any, name: str) -> Any:
@@ -147,6 +150,10 @@ def _cast(array: Any, dtype: Any, name: str) -> Any:
             'scale that column, or compute in float64: jax.config.update("jax_enable_x64", True) at the start.'
         )
     return out
+
+
+def _on_device(array: Array | np.ndarray) -> Array:
+    return array if isinstance(array, jax.Array) else own_array(array, array.dtype)
 
 
 def _matrix(value: Any, name: str) -> Array | np.ndarray:

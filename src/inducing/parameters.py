@@ -22,12 +22,15 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from .runtime import own_array
+
 
 class Constraint(NamedTuple):
     """A set of allowed values and a smooth bijection of the real line onto it.
 
     `forward` maps unconstrained to natural values and acts on trailing axes; `log_jacobian(x)` is
-    log |d forward / dx| at the unconstrained x, summed; `valid` judges concrete natural values.
+    log |d forward / dx| at the unconstrained x, summed; `valid` judges concrete natural values. `inverse` is also given
+    NumPy arrays, of which it should make such: then a fit has nothing to compile for it.
 
     >>> POSITIVE.name, float(POSITIVE.forward(jnp.zeros(()))), POSITIVE.valid(np.array(-1.0))
     ('positive', 1.0, False)
@@ -35,7 +38,7 @@ class Constraint(NamedTuple):
 
     name: str
     forward: Callable[[Array], Array]
-    inverse: Callable[[Array], Array]
+    inverse: Callable[[Any], Any]
     log_jacobian: Callable[[Array], Array]
     valid: Callable[[np.ndarray], bool]
     cure: str
@@ -46,8 +49,21 @@ def _ordered_forward(x: Array) -> Array:
     return jnp.cumsum(steps, axis=-1)
 
 
-def _ordered_inverse(y: Array) -> Array:
-    return jnp.concatenate([y[..., :1], jnp.log(jnp.diff(y, axis=-1))], axis=-1)
+def _log(y: Any) -> Any:
+    return y.__array_namespace__().log(y)
+
+
+def _logit(y: Any) -> Any:
+    return _log(y) - y.__array_namespace__().log1p(-y)
+
+
+def _ordered_inverse(y: Any) -> Any:
+    xp = y.__array_namespace__()
+    return xp.concat([y[..., :1], xp.log(xp.diff(y, axis=-1))], axis=-1)
+
+
+def _lower_triangle(x: Any) -> Any:
+    return x.__array_namespace__().tril(x) if _is_square(x) else x
 
 
 def _is_square(x: Any) -> bool:
@@ -62,7 +78,7 @@ REAL = Constraint("real", lambda x: x, lambda x: x, _zero, lambda v: bool(np.isf
 POSITIVE = Constraint(
     "positive",
     jnp.exp,
-    jnp.log,
+    _log,
     jnp.sum,
     lambda v: bool((np.isfinite(v) & (v > 0)).all()),
     "pass finite numbers greater than 0",
@@ -70,7 +86,7 @@ POSITIVE = Constraint(
 UNIT_INTERVAL = Constraint(
     "in (0, 1)",
     jax.nn.sigmoid,
-    lambda y: jnp.log(y) - jnp.log1p(-y),
+    _logit,
     lambda x: jnp.sum(jax.nn.log_sigmoid(x) + jax.nn.log_sigmoid(-x)),
     lambda v: bool(((v > 0) & (v < 1)).all()),
     "pass numbers strictly between 0 and 1",
@@ -85,8 +101,8 @@ ORDERED = Constraint(
 )
 LOWER_TRIANGULAR = Constraint(
     "lower triangular",
-    lambda x: jnp.tril(x) if _is_square(x) else x,
-    lambda x: jnp.tril(x) if _is_square(x) else x,
+    _lower_triangle,
+    _lower_triangle,
     _zero,
     lambda v: bool(np.isfinite(v).all() and not (_is_square(v) and np.triu(v, 1).any())),
     "pass the lower Cholesky factor",
@@ -148,12 +164,10 @@ def as_float_array(value: Any) -> Any:
         return tuple(as_float_array(v) for v in value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
-        # said aloud: a weakly typed array would be compiled for anew after a step
-        own = np.array if isinstance(value, np.ndarray) else jnp.array  # a NumPy array is copied without compiling
-        return jnp.asarray(own(value, dtype=jax.dtypes.canonicalize_dtype(dtype)))
+        return own_array(value, dtype)
+    plain = all(isinstance(v, int | float) for v in jax.tree.leaves(value))
     try:
-        own = np.array if isinstance(value, int | float) else jnp.array
-        return jnp.asarray(own(value, dtype=float))
+        return own_array(value, float) if plain else jnp.array(value, dtype=float)
     except (TypeError, ValueError):
         if isinstance(value, list | tuple) and any(isinstance(v, str | float | int) for v in jax.tree.leaves(value)):
             raise TypeError(f"an array of numbers is needed, in rows of equal length; got {value!r}.") from None
@@ -419,6 +433,12 @@ def _frozen_ids(model: PyTree, freeze: Callable[[PyTree], Any] | None) -> set[in
     return chosen
 
 
+def _unconstrained(leaf: Array, constraint: Constraint) -> Array:
+    if isinstance(leaf, jax.core.Tracer):
+        return constraint.inverse(leaf)
+    return own_array(constraint.inverse(np.asarray(leaf)), leaf.dtype)
+
+
 def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> Partition:
     """Split a model for training; `freeze` names the parts that keep their values.
 
@@ -445,7 +465,7 @@ def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> P
         else:
             seen[id(leaf)] = (len(free), constraint)
             slots.append((True, len(free)))
-            free.append(constraint.inverse(jnp.asarray(leaf)))
+            free.append(_unconstrained(leaf, constraint))
             constraints.append(constraint)
     return Partition(free, rest, treedef, tuple(slots), tuple(constraints))
 

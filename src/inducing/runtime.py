@@ -18,6 +18,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 
@@ -54,6 +56,16 @@ def apart(x: Array) -> Array:
     [[0.0, 0.0]]
     """
     return jax.lax.optimization_barrier(x.reshape(-1)).reshape(x.shape)
+
+
+def own_array(value: Any, dtype: Any) -> Array:
+    """A JAX array, in memory of its own, of concrete values. `jnp.array` would compile a program for each new shape.
+
+    >>> own_array([1, 2], float).tolist()
+    [1.0, 2.0]
+    """
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
+    return jnp.asarray(np.array(value, dtype), dtype)  # with its dtype said, JAX takes NumPy's array as it is
 
 
 @functools.cache

@@ -1,10 +1,13 @@
 """One compilation serves a whole fit, and the next one of the same shapes."""
 
+import subprocess
+import sys
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import optax
+import pytest
 
 import inducing as ig
 from inducing.training.problem import Objective
@@ -77,3 +80,32 @@ def test_weakly_typed_parameters_and_schedules_trace_once():
     options = {"method": "natgrad", "steps": 40, "batch_size": 8, "optimiser": adam, "progress": False}
     ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(weak)), (X, y), objective=objective, **options)
     assert len(calls) == 1
+
+
+FIRST = """
+import jax, numpy as np
+names = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, _, **about: names.append(about["fun_name"]) if "backend_compile" in event else None
+)
+import inducing as ig
+x = np.linspace(0.0, 1.0, 30)[:, None]
+gp = ig.SparseGP(ig.GP(ig.kernels.Matern52([0.3])), ig.features.InducingPoints(x[::5]))
+model = ig.Model(gp, ig.likelihoods.Gaussian())
+ig.fit(model, (x, np.sin(x)), method=METHOD, steps=3, progress=False)
+print(*names)
+"""
+
+
+@pytest.mark.parametrize(
+    "method, programs",
+    [
+        ("collapsed", ["_prior_variances", "value_and_gradient", "_finish"]),
+        ("natgrad", ["_prior_variances", "initial_state", "advance", "_finish"]),
+    ],
+)
+def test_a_first_fit_compiles_nothing_but_its_programs(method, programs):
+    """From NumPy arrays to the trained model: no operation outside of them, each of which would be compiled alone."""
+    code = FIRST.replace("METHOD", repr(method))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"jit({name})" for name in programs]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,13 +26,13 @@ from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
 from ..parameters import POSITIVE, Partition, as_key, check, dtype_of, partition
-from ..runtime import jit, limited_threads
+from ..runtime import jit, limited_threads, own_array
 from .choice import Plan, make_plan
 from .lbfgs import Ascent, maximise
 from .monitor import STOPPED, History, Monitor
 from .problem import Objective, Problem, make_problem, tied_again
 from .scales import automatic_scales
-from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state, shuffled
+from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state, shuffled, start_key
 
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
 RATE = 0.01  # Adam's learning rate if nobody says
@@ -40,6 +41,9 @@ FADE = 1 / 3  # the share of the steps over which Adam under noise becomes quiet
 LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters, of which a run has about 100
 MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # of so many rows, L-BFGS looks at a sample in its first steps
 SPREAD = 0.7  # of the logarithms of positive parameters between starts
+
+
+_Seed = tuple[Array | None, Array]  # the user's key, and the number of a start
 
 
 class FitResult(NamedTuple):
@@ -181,7 +185,8 @@ def fit(
     _check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, len(data))
     batch_size, starts = None if batch_size is None else int(batch_size), int(starts)
     held = None if held_out is None else _checked_held_out(model, held_out, data)
-    key = as_key(key)
+    if key is not None:
+        as_key(key)  # None stays: compiled code makes key 0 where it needs one
 
     parts = partition(model, freeze)
     rescaled = False
@@ -203,10 +208,10 @@ def fit(
     interrupted, failed = False, None
     with limited_threads():
         for start in range(starts):
-            start_key = jax.random.fold_in(key, start)
+            seed = key, own_array(start, np.int32)
             try:
-                begin = parts if start == 0 else _perturbed(parts, start_key)
-                outcome = _run(plan, begin, data, held, watch, steps, start_key, optimiser, learning_rate, clamp)
+                begin = parts if start == 0 else _perturbed(parts, start_key(*seed))
+                outcome = _run(plan, model, begin, data, held, watch, steps, seed, optimiser, learning_rate, clamp)
             except FloatingPointError as error:  # the objective is no number at this start
                 reached.append(np.nan)
                 failed = failed or error
@@ -233,33 +238,33 @@ def fit(
 
 
 def _run(
-    plan: Plan, parts: Partition, data: Data, held: Data | None, asked: dict, steps, key, optimiser, rate, clamp
+    plan: Plan, model: Model, parts, data: Data, held: Data | None, asked: dict, steps, seed, optimiser, rate, clamp
 ) -> _Outcome:
-    model = parts.model()
     problem = make_problem(model, parts, data)
 
     def build(free):
-        return _compiled(plan.optimal_q)(problem.model(free), data) if plan.optimal_q else problem.model(free)
+        finish = _compiled(_finish)  # which the end needs too
+        return finish(problem, free, plan.optimal_q, data)[0] if plan.optimal_q else problem.model(free)
 
     def held_out(free):
         score = Objective(plan.objective.fn)
-        return float(_compiled(_held_out_score)(problem, free, score, data, held, key, plan.optimal_q))
+        return float(_compiled(_held_out_score)(problem, free, score, data, held, seed, plan.optimal_q))
 
     watch = _Watch(**asked, build=build, held_out=None if held is None else held_out)
     if not parts.free:
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
-        rows = data if plan.batch_size is None else data.rows(shuffled(key, len(data))[: plan.batch_size])
-        bound = _compiled(_value)(model, plan.objective, rows, key, len(data)) if held is None else held_out([])
+        rows = data if plan.batch_size is None else data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
+        bound = _compiled(_value)(model, plan.objective, rows, seed, len(data)) if held is None else held_out([])
         return _Outcome(problem, [], history, float(bound), "nothing to train", 0)
     if plan.method == "collapsed":
-        return _climb(_ascents(plan, problem, model, data, steps, key), key, watch, plan.method)
+        return _climb(_ascents(plan, problem, model, data, steps, seed), seed, watch, plan)
     if plan.method == "lbfgs":
-        return _climb([(Ascent(problem, data, len(data), plan.objective), steps)], key, watch, plan.method)
+        return _climb([(Ascent(problem, data, len(data), plan.objective), steps)], seed, watch, plan)
     where = problem.positions()
     adam = _adam(RATE if rate is None else float(rate)) if optimiser is None else optimiser
     loop = Loop(problem, data, plan.objective, adam, plan.natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, parts, where, model, clamp, steps, plan.noisy and optimiser is None)
-    return _walk(loop, pace, steps, key, watch, plan)
+    return _walk(loop, pace, steps, seed, watch, plan)
 
 
 def _per_datum(where: Any) -> tuple[int, ...]:
@@ -268,19 +273,19 @@ def _per_datum(where: Any) -> tuple[int, ...]:
     return tuple(i for node in nodes if isinstance(node, PerDatum) for i in jax.tree.leaves(node))
 
 
-def _value(model, objective, data, key, num_data):
-    return objective(model, data, key, num_data)
+def _value(model, objective, data, seed, num_data):
+    return objective(model, data, start_key(*seed), num_data)
 
 
-def _held_out_score(problem, free, score, data, held, key, optimal_q):
-    model = problem.model(free)
+def _held_out_score(problem, free, score, data, held, seed, optimal_q):
+    model, key = problem.model(free), start_key(*seed)
     if optimal_q:
         return elbo(optimal_q(model, data), held, key=key, num_data=len(data))
     return score(model, held, key, len(data))
 
 
 def _ascents(
-    plan: Plan, problem: Problem, model: Model, data: Data, steps: int, key: Array
+    plan: Plan, problem: Problem, model: Model, data: Data, steps: int, seed: _Seed
 ) -> list[tuple[Ascent, int]]:
     """Where L-BFGS looks, and until which step: at all data, but if these are many at a sample first."""
 
@@ -291,15 +296,16 @@ def _ascents(
     everything = on(data, lambda bound: bound), steps
     if len(data) < MANY or steps < 3:
         return [everything]
-    sample = data.rows(shuffled(key, len(data))[:SAMPLE])
+    sample = data.rows(shuffled(start_key(*seed), len(data))[:SAMPLE])
     return [(on(sample, lambda bound: partial(bound_of_sample, bound=bound)), min(FIRST, steps // 3)), everything]
 
 
-def _climb(ascents: list[tuple[Ascent, int]], key: Array, watch: _Watch, label: str) -> _Outcome:
+def _climb(ascents: list[tuple[Ascent, int]], seed: _Seed, watch: _Watch, plan: Plan) -> _Outcome:
     """L-BFGS."""
     problem, steps = ascents[-1][0].problem, ascents[-1][1]
-    monitor = Monitor(steps, label=label, window=1.0, **watch._asdict())
-    free, reason, failures, sampled = _compiled(_start)(problem), "failed", 0, None
+    monitor = Monitor(steps, label=plan.method, window=1.0, **watch._asdict())
+    key = start_key(*seed) if plan.objective.takes_key else None
+    free, reason, failures, sampled = _start(problem), "failed", 0, None
     try:
         for ascent, until in ascents:
             monitor.change()
@@ -318,13 +324,15 @@ def _climb(ascents: list[tuple[Ascent, int]], key: Array, watch: _Watch, label: 
 
 
 def _start(problem: Problem) -> list[Array]:
-    return problem.free
+    """The arrays that move, by NumPy: nothing is compiled for them."""
+    arrays = jax.tree.map(np.asarray, eqx.filter(problem, eqx.is_array))
+    return [own_array(start, f.dtype) for start, f in zip(arrays.free, problem.partition.free, strict=True)]
 
 
-def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: Plan) -> _Outcome:
+def _walk(loop: Loop, pace: Pace, steps: int, seed: _Seed, watch: _Watch, plan: Plan) -> _Outcome:
     """Gradient steps. The parameters are judged at steps that depend on nothing but `steps`: same key, same result."""
     advance = compiled_steps()
-    state = _compiled(initial_state)(loop, key)
+    state = _compiled(initial_state)(loop, *seed)
     epoch = len(loop.data) / (loop.batch_size or len(loop.data))
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
     monitor = Monitor(steps, label=plan.method, window=window, **watch._asdict())
@@ -335,7 +343,7 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
             until_look = look - monitor.step % look
             n = max(1, min(n, until_look, steps - monitor.step, CHUNK))
             began = time.perf_counter()
-            new, values = jax.block_until_ready(advance(loop, pace, state, jnp.asarray(n, jnp.int32)))
+            new, values = jax.block_until_ready(advance(loop, pace, state, own_array(n, np.int32)))
             elapsed = time.perf_counter() - began
             values = np.asarray(values, float)[:n]
             stop = None
@@ -357,8 +365,8 @@ def _walk(loop: Loop, pace: Pace, steps: int, key: Array, watch: _Watch, plan: P
         else:
             reason = "all steps done"
             if not plan.noisy or steps == 0:
-                _, values = advance(loop, pace, state, jnp.asarray(1, jnp.int32))
-                monitor.judge(state.free, float(values[0]))
+                _, values = advance(loop, pace, state, own_array(1, np.int32))
+                monitor.judge(state.free, float(np.asarray(values)[0]))
     except KeyboardInterrupt:
         reason = "interrupted"
     finally:
@@ -395,13 +403,13 @@ def _adam(learning_rate: float) -> optax.GradientTransformation:
 
 def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int, steps: int, fades: bool) -> Pace:
     places, variational = Counter(jax.tree.leaves(where)), Counter(jax.tree.leaves(_variational(where.layers)))
-    active = jnp.asarray([variational[i] == places[i] for i in range(len(parts.free))])
+    active = own_array([variational[i] == places[i] for i in range(len(parts.free))], bool)
     dtype = dtype_of(model)
     ramp = 10.0 if plan.gamma < 1.0 else 1e-3
     start = 0.01 * plan.gamma if plan.gamma < 1.0 else plan.gamma
-    fade, end = (FADE * steps, steps) if fades else (1.0, jnp.inf)
-    numbers = (jnp.asarray(v, dtype) for v in (start, plan.gamma, ramp, fade, end))
-    return Pace(*numbers, jnp.asarray(clamp, jnp.int32), active)
+    fade, end = (FADE * steps, steps) if fades else (1.0, np.inf)
+    numbers = (own_array(v, dtype) for v in (start, plan.gamma, ramp, fade, end))
+    return Pace(*numbers, own_array(clamp, np.int32), active)
 
 
 def _variational(layers: Any) -> list[Any]:

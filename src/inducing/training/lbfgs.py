@@ -1,16 +1,18 @@
 """L-BFGS on the whole data, for objectives without noise."""
 
 import functools
+import importlib
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import Data
-from ..runtime import jit
+from ..runtime import jit, own_array
 from .monitor import Monitor
 from .problem import Objective, Problem
 
@@ -31,12 +33,12 @@ class Ascent(eqx.Module):
 
 
 @functools.cache
-def compiled_value_and_gradient() -> Callable:
+def compiled_value_and_gradient() -> Any:
     """`value_and_gradient`, compiled."""
     return jit(value_and_gradient)
 
 
-def value_and_gradient(ascent: Ascent, free: list[Array], key: Array) -> tuple[Float[Array, ""], list[Array]]:
+def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> tuple[Float[Array, ""], list[Array]]:
     """The objective at free arrays, and its gradient."""
 
     def value_of(free):
@@ -45,7 +47,7 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array) -> tuple[F
     return jax.value_and_grad(value_of)(free)
 
 
-def _evaluator(ascent: Ascent, key: Array) -> Callable:
+def _evaluator(ascent: Ascent, key: Array | None) -> Callable:
     """`value_and_gradient` at free arrays. Spells of `careful` become longer each time that `objective` has failed."""
     evaluate = compiled_value_and_gradient()
     careful = None if ascent.careful is None else Ascent(ascent.problem, ascent.data, ascent.num_data, ascent.careful)
@@ -71,15 +73,13 @@ class _Stop(Exception):
     """Ends the optimiser from inside its callback."""
 
 
-def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array) -> tuple[str, int]:
+def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array | None) -> tuple[str, int]:
     """Climb from `start` until the bound settles or `steps` iterations are done; why it ended, and how many values were
     no numbers.
 
     The parameters are in `monitor.best`. Where a line search meets a value that is no number, or reaches so far that
     rounding would make up values (a noise of 1e-80), it is told of a slope that leads back, and shortens its step.
     """
-    from scipy.optimize import minimize
-
     evaluate = _evaluator(ascent, key)
     shapes = [f.shape for f in start]
     ends = np.cumsum([f.size for f in start])[:-1]
@@ -87,7 +87,7 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
 
     def unflatten(x: np.ndarray) -> list[Array]:
         pieces = np.split(x, ends)  # copied: SciPy goes on writing into x
-        return [jnp.array(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
+        return [own_array(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best_x, best_f, failures
@@ -110,6 +110,8 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
         if reason:
             raise _Stop(reason)
 
+    compiled_value_and_gradient().lower(ascent, start, key)
+    threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
     f, _ = fun(best_x)
     if not np.isfinite(f):
         raise FloatingPointError(
@@ -117,6 +119,8 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
         )
     if stop := monitor.judge(unflatten(best_x), -f):
         return stop, failures
+    from scipy.optimize import minimize
+
     reason = "all steps done"
     try:
         for _ in range(RESTARTS):

@@ -19,6 +19,7 @@ from ..means import Constant, Linear
 from ..objectives import iw_elbo_global
 from ..parameters import Partition
 from ..priors.as_input import OutputAsInput
+from ..runtime import own_array
 from .scales import latent_inputs
 
 
@@ -41,7 +42,7 @@ class Objective(eqx.Module):
         scales = anything or ("num_data" in names and "num_data" not in bound(fn))
         self.takes_num_data = scales and base(fn) is not iw_elbo_global
 
-    def __call__(self, model: Any, data: Data, key: Array, num_data: int) -> Float[Array, ""]:
+    def __call__(self, model: Any, data: Data, key: Array | None, num_data: int) -> Float[Array, ""]:
         kwargs: dict[str, Any] = {"key": key} if self.takes_key else {}
         if self.takes_num_data:
             kwargs["num_data"] = num_data
@@ -91,8 +92,8 @@ class Problem(eqx.Module):
     units: list[tuple[Array, Array] | None]
 
     @property
-    def free(self) -> list[Array]:
-        """The arrays that move, at their start."""
+    def free(self) -> list[Any]:
+        """The arrays that move, at their start; by NumPy, if that is what the problem holds."""
         pairs = zip(self.partition.free, self.units, strict=True)
         return [f if unit is None else (f - unit[0]) / unit[1] for f, unit in pairs]
 
@@ -162,7 +163,7 @@ def _column_spread(Z: Float[Array, "M D"], x: np.ndarray | Array | None) -> Floa
     for points in (values, np.asarray(x)) if beside else (values,):
         deviation = points.std(axis=0, keepdims=True)
         spread = np.where(deviation > 10 * np.finfo(values.dtype).eps * size, deviation, spread)
-    return jnp.asarray(spread, Z.dtype)
+    return own_array(spread, Z.dtype)
 
 
 def _row_spread(weights: Array, x: Array | None) -> Array:

@@ -30,6 +30,7 @@ from ..priors.derivative import Derivative
 from ..priors.image import ImageConvolution
 from ..priors.independent import Independent
 from ..priors.matrix_valued import MatrixValued
+from ..runtime import own_array
 
 NOISE_SHARE = 0.1  # of the labels' variance that is noise at the start
 FAR = 1e3  # a user's value that is off by more than this factor is taken for one in other units
@@ -102,10 +103,9 @@ def _is_scalar(root: np.ndarray) -> bool:
 
 def _replace(model: Any, values: dict[int, Any]) -> Any:
     """Leaves by their identity, so that what is tied stays tied; q(u) of layers in u or v follows its prior."""
-    new = {i: jnp.asarray(v) for i, v in values.items()}
 
     def one(leaf):
-        return new[id(leaf)].astype(leaf.dtype).reshape(leaf.shape) if id(leaf) in new else leaf
+        return own_array(np.reshape(values[id(leaf)], leaf.shape), leaf.dtype) if id(leaf) in values else leaf
 
     made: dict[int, Any] = {}
     model = jtu.tree_map(lambda leaf: made.setdefault(id(leaf), one(leaf)) if eqx.is_array(leaf) else leaf, model)
@@ -383,7 +383,7 @@ def _places(model: Any, data: Data) -> Array:
 
 def _some(x: Array) -> Array:
     """At most 256 rows, from all over x."""
-    return jnp.asarray(np.asarray(x)[:: -(-len(x) // 256)])
+    return own_array(np.asarray(x)[:: -(-len(x) // 256)], x.dtype)
 
 
 def _sizes(kernel: Any) -> list[tuple[Array, float]]:

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from ..data import Data
+from ..parameters import as_key
 from ..runtime import jit
 from .natural import natural_step
 from .problem import Objective, Problem, minibatch
@@ -68,14 +69,19 @@ class Pace(eqx.Module):
     active: Bool[Array, " free"]
 
 
-def initial_state(loop: Loop, key: Array) -> State:
+def start_key(key: Array | None, start: Int[Array, ""]) -> Array:
+    """The key of a start, of which a fit may have several. In compiled code, where it costs less to compile."""
+    return jax.random.fold_in(as_key(key), start)
+
+
+def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State:
     """The state before the first step. Its arrays are strongly typed, as those after a step are: one compilation."""
     free = [jax.lax.convert_element_type(f, f.dtype) for f in loop.problem.free]
     with jax.numpy_dtype_promotion("standard"):
         optimiser = loop.optimiser.init([free[i] for i in loop.rest])
     zero = jnp.zeros((), jnp.int32)
     order = jnp.arange(len(loop.data) if loop.batch_size else 0, dtype=jnp.int32)
-    return State(free, optimiser, key, order, zero, zero, zero)
+    return State(free, optimiser, start_key(key, start), order, zero, zero, zero)
 
 
 @functools.cache
