@@ -30,7 +30,7 @@ from .likelihoods.predictive import (
 )
 from .likelihoods.supports import fill_missing
 from .parameters import as_key, dtype_of
-from .runtime import jit, limited_threads
+from .runtime import jit, limited_threads, own_array
 
 if TYPE_CHECKING:
     from .model import Model
@@ -223,7 +223,7 @@ def predict(
         return JointPredictive(model.likelihood, mean, cov, index)
     known = output_cov or model.likelihood.joint
     mean, cov = _moments(model, X, index, key, samples, known)
-    mean, cov = (mean, cov) if model.is_stochastic else (mean[0], cov[0])
+    mean, cov = (mean, cov) if model.is_stochastic else (jnp.squeeze(a, 0) for a in (mean, cov))
     return Predictive(model.likelihood, mean, cov, index, correlated=not known and _correlated(model.layers[-1]))
 
 
@@ -358,9 +358,10 @@ def _input_dim(model: "Model") -> int | None:
     return layer.prior.input_columns(Z.shape[1]) if Z is not None and Z.ndim == 2 else None
 
 
-def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array, int]:
+def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array | None, int]:
+    """The key and samples, checked. No key stays None: compiled code makes one where it needs it."""
     check_counts(samples=samples)
-    return as_key(key), (samples if model.is_stochastic else 1)
+    return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
 
 
 def _traced(*trees: Any) -> bool:
@@ -388,7 +389,7 @@ def _moments(
     if _traced(model, X, index, key):  # under jit, grad or vmap: no jit of our own
         own = jnp.full(len(X), NEW) if index is None else index
         cache = model.layers[-1].cache()
-        return with_cache(lambda c: _block_moments(model, c, X, own, key, samples, correlated), cache)
+        return with_cache(lambda c: _block_moments(model, c, X, own, as_key(key), samples, correlated), cache)
     N = len(X)
     work = samples * max((gp.prior.num_sites for gp in sparse_gps(model)), default=1)
     size = FEW if N * work <= FEW else max(1, ROWS // work)
@@ -400,9 +401,11 @@ def _moments(
     x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
     with limited_threads():
         cache = _cache_of(model.layers[-1])
-        call = (jnp.asarray(x), jnp.asarray(rows), key, jnp.asarray(blocks), samples, correlated)
-        out = jax.block_until_ready(_compiled(_all_moments)(model, cache, *call))
-    return tuple(a[:, :N] for a in out)
+        out = jax.block_until_ready(
+            _compiled(_all_moments)(model, cache, x, rows, key, np.int32(blocks), samples, correlated)
+        )
+    mean, cov = (own_array(np.asarray(a)[:, :N], a.dtype) for a in out)  # a[:, :N] would be compiled for each N
+    return mean, cov
 
 
 @functools.cache
@@ -429,10 +432,10 @@ def _make_cache(layer: AbstractLayer) -> Any:
 
 
 def _all_moments(
-    model: "Model", cache: Any, x: Array, rows: Array, key: Array, blocks: Array, samples: int, correlated: bool
+    model: "Model", cache: Any, x: Array, rows: Array, key: Array | None, blocks: Array, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
     def one(i):
-        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(key, i), samples, correlated)
+        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(as_key(key), i), samples, correlated)
 
     def step(i, out):
         return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
@@ -467,7 +470,9 @@ def _joint(
         return jax.block_until_ready(_compiled(_joint_moments)(model, cache, X, rows, key, samples))
 
 
-def _joint_moments(model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int) -> tuple[Array, Array]:
+def _joint_moments(
+    model: "Model", cache: Any, X: Array, index: Array, key: Array | None, samples: int
+) -> tuple[Array, Array]:
     last = model.layers[-1]
     data = Data(X, None, None, index)
 
@@ -478,7 +483,7 @@ def _joint_moments(model: "Model", cache: Any, X: Array, index: Array, key: Arra
         mean, cov = last.joint(x, cache)
         return mean[0], cov[0]
 
-    return jax.lax.map(once, jax.random.split(key, samples))
+    return jax.lax.map(once, jax.random.split(as_key(key), samples))
 
 
 def _sample_joint(means: Array, covs: Array, key: Array, shape: tuple[int, ...]) -> Array:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from .checks import check_counts
@@ -19,6 +18,7 @@ from .means import AbstractMean, Constant, Identity, Linear
 from .model import Model
 from .priors.gp import GP
 from .priors.independent import Independent
+from .runtime import own_array
 from .training.initialise import kmeans
 
 INNER_ROOT = 1e-3  # q(w) of inner layers starts almost deterministic, so that information flows through them
@@ -86,20 +86,20 @@ def deep_gp(
         scale = INNER_SCALE * float((x @ matrix).std(axis=0).mean())
         k = _default_kernel(x, scale or INNER_SCALE, dtype) if kernel is None else kernel(x.shape[1])
         prior = Independent(k, num=width, mean=mean)
-        root = INNER_ROOT * jnp.broadcast_to(jnp.eye(len(Z), dtype=dtype), (width, len(Z), len(Z)))
-        layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype)), root=root))
+        root = np.broadcast_to(INNER_ROOT * np.eye(len(Z), dtype=dtype), (width, len(Z), len(Z)))
+        layers.append(SparseGP(prior, InducingPoints(own_array(Z, dtype)), root=root))
         x, Z = x @ matrix, Z @ matrix
     k = _default_kernel(x, 1.0, dtype) if kernel is None else kernel(x.shape[1])
-    level = Constant(jnp.zeros((num_outputs,) if num_outputs > 1 else (), dtype))
+    level = Constant(own_array(np.zeros(num_outputs if num_outputs > 1 else ()), dtype))
     prior = GP(k, level) if num_outputs == 1 else Independent(k, num_outputs, level)
-    layers.append(SparseGP(prior, InducingPoints(jnp.asarray(Z, dtype))))
+    layers.append(SparseGP(prior, InducingPoints(own_array(Z, dtype))))
     return Model(layers, likelihood)
 
 
 def _default_kernel(x: np.ndarray, scale: float, dtype: Any) -> AbstractKernel:
     spread = x.std(axis=0)
     lengthscale = np.where(spread > 0, spread, 1.0) * x.shape[1] ** 0.5
-    return SquaredExponential(jnp.asarray(lengthscale, dtype), jnp.asarray(scale**2, dtype))
+    return SquaredExponential(own_array(lengthscale, dtype), own_array(scale**2, dtype))
 
 
 def _inner_mean(x: np.ndarray, width: int, dtype: Any) -> tuple[AbstractMean, np.ndarray]:
@@ -111,4 +111,4 @@ def _inner_mean(x: np.ndarray, width: int, dtype: Any) -> tuple[AbstractMean, np
         matrix = np.concatenate([np.eye(D), np.zeros((D, width - D))], axis=1)
     else:
         matrix = np.linalg.svd(x - x.mean(axis=0), full_matrices=len(x) < D)[2][:width].T  # [D, D] if data are few
-    return Linear(jnp.asarray(matrix, dtype), jnp.zeros((), dtype)), matrix
+    return Linear(own_array(matrix, dtype), own_array(0.0, dtype)), matrix

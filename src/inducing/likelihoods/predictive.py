@@ -18,6 +18,7 @@ from inducing.data import as_labels
 from inducing.likelihoods.supports import fill_missing
 from inducing.parameters import as_key
 from inducing.quadrature import crossing, safe_sqrt
+from inducing.runtime import own_array
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
@@ -145,12 +146,14 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
         return _compiled(fn, p, *rows)
 
     def longer(a: Array, axis: int = 0) -> Array:  # by NumPy, which compiles nothing
-        return jnp.asarray(np.pad(np.asarray(a), [(0, more if i == axis else 0) for i in range(a.ndim)], mode="edge"))
+        more_rows = [(0, more if i == axis else 0) for i in range(a.ndim)]
+        return own_array(np.pad(np.asarray(a), more_rows, mode="edge"), a.dtype)
 
     axis = p.latent_mean.ndim - 2
     index = None if p.index is None else longer(p.index)
     p = Predictive(p.likelihood, longer(p.latent_mean, axis), longer(p.latent_cov, axis), index)
-    return jnp.asarray(np.asarray(_compiled(fn, p, *map(longer, rows)))[:N])
+    out = _compiled(fn, p, *map(longer, rows))
+    return own_array(np.asarray(out)[:N], out.dtype)
 
 
 @eqx.filter_jit

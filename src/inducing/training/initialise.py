@@ -135,6 +135,8 @@ def _checked_size(M: int) -> int:
 
 def _generator(key: Array | None) -> np.random.Generator:
     """A NumPy generator seeded by a JAX key (None: key 0)."""
+    if key is None:
+        return np.random.default_rng([0, 0])
     key = as_key(key)
     data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     return np.random.default_rng(np.asarray(data).astype(np.uint32).reshape(-1).tolist())

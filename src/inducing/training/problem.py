@@ -122,7 +122,7 @@ def make_problem(model: Any, partition: Partition, data: Data) -> Problem:
             if j is not None and partition.constraints[j].name == "real" and leaf.ndim == 2:
                 units[j] = leaf, _column_spread(leaf, places)
         if layer.coordinates != "w":
-            size = jnp.sqrt(jnp.mean(jax.vmap(lambda K: K.diagonal())(layer.Kuu())))
+            size = _output_size(layer, None, None)
             for j in (where.mean, where.root):
                 if j is not None:
                     units[j] = jnp.zeros((), size.dtype), size
@@ -199,11 +199,18 @@ def _with_means(prior: Any) -> list[tuple[int | None, Any]]:
 
 def _output_size(layer: SparseGP, x: Array | None, latent: int | None) -> Float[Array, ""]:
     """The prior standard deviation of a latent, or of all of them."""
+    variances = np.asarray(_variances(layer, None if x is None else own_array(np.asarray(x)[:256], x.dtype)))
+    return own_array(np.sqrt(np.mean(variances if latent is None else variances[latent])), variances.dtype)
+
+
+@eqx.filter_jit  # one program to compile, not one for each operation
+def _variances(layer: SparseGP, x: Array | None) -> Array:
     prior = layer.prior
-    if isinstance(prior, OutputAsInput) and x is not None:  # rows of one output may see nothing of a latent
+    if x is None:
+        return jax.vmap(lambda K: K.diagonal())(layer.Kuu())
+    if isinstance(prior, OutputAsInput):  # rows of one output may see nothing of a latent
         prior, x = prior.prior, x[:, :-1]
-    variances = jax.vmap(lambda K: K.diagonal())(layer.Kuu()) if x is None else prior.Kff_diag(x[:256])
-    return jnp.sqrt(jnp.mean(variances if latent is None else variances[latent]))
+    return prior.Kff_diag(x)
 
 
 def minibatch(data: Data, order: Int[Array, " N"], step: Array, size: int) -> Data:

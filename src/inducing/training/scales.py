@@ -160,17 +160,27 @@ def _visit(layers: Sequence[AbstractLayer], x: Array, data: Data, seeds: Iterato
         if isinstance(layer, Skip):
             x = jnp.concatenate([x, _visit(layer.layers, x, data, seeds, found, num)], axis=1)
         else:
-            x = _sampled(layer.prior if isinstance(layer, SparseGP) else layer, x, data, jax.random.key(next(seeds)))
+            x = _sampled(layer, x, data, next(seeds))
     return x
 
 
-@eqx.filter_jit
-def _sampled(part: AbstractLayer | AbstractPrior, x: Array, data: Data, key: Array) -> Array:
+def _sampled(layer: AbstractLayer, x: Array, data: Data, seed: int) -> Array:
     """The output of a layer at each row by itself; of a sparse GP that of its prior."""
-    if isinstance(part, AbstractLayer):
-        return part.propagate(x[:, None], key, data, 1)[0][:, 0]
-    mean, variance = part.mean(x), _prior_variances(part, x)
-    return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+    if not isinstance(layer, SparseGP):
+        return _propagated(layer, x, data, jax.random.key(seed))
+    mean, variance = (np.asarray(a) for a in _prior_moments(layer.prior, x))
+    noise = np.random.default_rng(seed).standard_normal(mean.shape)
+    return own_array(mean + np.sqrt(variance) * noise, mean.dtype)
+
+
+@eqx.filter_jit
+def _propagated(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
+    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
+
+
+@eqx.filter_jit
+def _prior_moments(prior: AbstractPrior, x: Array) -> tuple[Array, Array]:
+    return prior.mean(x), _prior_variances(prior, x)
 
 
 def latent_inputs(prior: Any, x: Array) -> np.ndarray:
