@@ -356,6 +356,21 @@ def test_adam_fades_under_noise_and_no_other_optimiser_does():
     np.testing.assert_allclose(moved(objective=slope, optimiser=optax.adam(0.01)), 3.0, rtol=1e-6)
 
 
+def test_natural_gradients_fade_under_noise():
+    """On a slope of one, q(w) = N(m, I) moves by γ: 0.1 approached over 10 steps, and a tenth of it in the end."""
+
+    def slope(model, data, key=None):
+        return jnp.sum(model.layers[0].mean) + (0.0 if key is None else 1e-6 * jax.random.normal(key))
+
+    def moved(objective):
+        return quiet(regression(), (X, y), method="natgrad", steps=300, objective=objective).model.layers[0].mean
+
+    step = np.arange(300)
+    gamma = 0.1 ** (3.0 - 2.0 * np.minimum(step / 10, 1.0))
+    np.testing.assert_allclose(moved(lambda m, d: slope(m, d)), gamma.sum(), rtol=1e-6)
+    np.testing.assert_allclose(moved(slope), (gamma * np.clip((300 - step) * 9 / 300, 0.1, 1.0)).sum(), rtol=1e-6)
+
+
 def test_the_moving_average_does_not_depend_on_the_clock():
     """Steps come in pieces of any length; the first ones, fewer than the window, have their mean."""
     values, found, options = np.arange(20.0) ** 2, [], ("callback", "patience", "held_out")

@@ -57,7 +57,8 @@ class State(eqx.Module):
 class Pace(eqx.Module):
     """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; till step `clamp` only `active` move.
 
-    Gradient steps become shorter in the last `fade` steps before step `end`, down to a twentieth of their length.
+    Gradient steps become shorter in the last `fade` steps before step `end`, down to a twentieth of their length, and γ
+    in the last third of these, down to a tenth: q(u) has to follow the rest until that rests.
     """
 
     gamma_start: Float[Array, ""]
@@ -174,6 +175,7 @@ def _update(
             free[i] = state.free[i] + jnp.where(moves[i], length * change, 0.0).astype(free[i].dtype)
     done = jnp.minimum(state.step.astype(pace.ramp.dtype) / pace.ramp, 1.0)
     gamma = jnp.exp((1.0 - done) * jnp.log(pace.gamma_start) + done * jnp.log(pace.gamma))
+    gamma = gamma * jnp.clip(3.0 * (pace.end - state.step.astype(pace.end.dtype)) / pace.fade, 0.1, 1.0)
     for m, r in loop.natural:
         free[m], free[r] = natural_step(free[m], free[r], grads[m], grads[r], gamma)
     return free, optimiser
