@@ -518,3 +518,19 @@ def test_patience_without_held_out_data_and_values_that_tree_at_left():
     broken = eqx.tree_at(lambda m: m.likelihood.variance, regression(), jnp.asarray(-1.0))
     with pytest.raises(ValueError, match="variance must be positive, got -1"):
         quiet(broken, (X, y))
+
+
+def test_equal_labels_are_told_where_noise_may_go_to_zero():
+    same_labels = np.full(60, 3.0)
+    told = "all labels are equal"
+    for method in ("collapsed", "natgrad", "adam"):
+        assert told in quiet(regression(), (X, same_labels), method=method, steps=3).message
+    some = np.where(np.arange(60) < 30, np.nan, 3.0)
+    assert told in quiet(regression(), (X, some), steps=3).message
+    assert told not in quiet(regression(), (X, y), steps=3).message
+    assert told not in quiet(regression(), (X, same_labels), steps=3, freeze=lambda m: m.likelihood).message
+    assert (
+        told not in quiet(regression(), (X, same_labels), steps=3, log_prior=lambda m: -m.likelihood.variance).message
+    )
+    bernoulli = ig.Model(regression().layers[0], ig.likelihoods.Bernoulli())
+    assert told not in quiet(bernoulli, (X, np.ones(60)), steps=3).message

@@ -22,6 +22,7 @@ from ..layers.deterministic import Skip
 from ..layers.encoders import PerDatum
 from ..layers.latent_variable import LatentVariable
 from ..layers.sparse_gp import SparseGP, sparse_gps
+from ..likelihoods.base import AbstractLikelihood
 from ..likelihoods.base import PerDatum as PerDatumValues
 from ..model import Model
 from ..objectives import elbo
@@ -234,7 +235,8 @@ def fit(
             trained, jitter = jax.block_until_ready(finish())
         except KeyboardInterrupt:  # the fit is at its end already, and not lost
             trained, jitter = jax.block_until_ready(finish())
-    message = _message(plan, best, reached, interrupted, data, float(jitter), rescaled)
+    unbounded = _is_unbounded(plan, best, model.likelihood, data)
+    message = _message(plan, best, reached, interrupted, data, float(jitter), rescaled, unbounded)
     return FitResult(tied_again(trained, parts), best.history, message, plan.method, best.bound)
 
 
@@ -438,7 +440,14 @@ def _perturbed(parts: Partition, key: Array) -> Partition:
 
 
 def _message(
-    plan: Plan, best: _Outcome, reached: list[float], interrupted: bool, data: Data, jitter: float, rescaled: bool
+    plan: Plan,
+    best: _Outcome,
+    reached: list[float],
+    interrupted: bool,
+    data: Data,
+    jitter: float,
+    rescaled: bool,
+    unbounded: bool,
 ) -> str:
     says = [f"{plan.method} ({plan.why})"]
     rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
@@ -453,10 +462,25 @@ def _message(
         says.append("starting scales set from the data")
     if best.failures:
         says.append(f"{best.failures} steps were NaN or infinite and skipped")
+    if unbounded:
+        says.append(
+            "all labels are equal, so that the bound grows without end as the noise goes to 0: freeze the likelihood "
+            "or pass a log_prior of it"
+        )
     if data.num_missing:
         says.append(f"{data.num_missing} missing label{'s' if data.num_missing > 1 else ''}")
     says.append(f"largest relative jitter {jitter:.0e}")
     return "; ".join(says) + "."
+
+
+def _is_unbounded(plan: Plan, best: _Outcome, likelihood: AbstractLikelihood, data: Data) -> bool:
+    """Whether a density can be as high as it likes at the labels: all are equal, and its width trains."""
+    trains = bool(jax.tree.leaves(best.problem.positions().likelihood)) and plan.objective.log_prior is None
+    if not trains or any(support.kind == "count" for support in likelihood.supports):
+        return False
+    y, mask = np.asarray(data.y), np.asarray(data.mask)
+    lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
+    return bool((lowest >= highest).all())
 
 
 def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
