@@ -38,7 +38,7 @@ from .priors.base import AbstractPrior, by_site, mix_variance, weights
 from .products import products, symmetric_product, times_transpose
 
 FEWEST, MOST, ENTRIES = 1024, 4096, 2**20  # sites of a block, its rows, and covariances that make it large enough
-ROUNDING = 0.03  # by how much rounding may falsify the bound
+ROUNDING = 0.03  # by how much rounding may falsify the bound in its quick order, or the share of each label in it
 
 
 class _Statistics(NamedTuple):
@@ -84,7 +84,7 @@ def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
 
 
 def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
-    """`collapsed_elbo` in its more accurate order of sums alone.
+    """`collapsed_elbo` in its more accurate order of sums alone; NaN where rounding would make up even that.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -92,7 +92,7 @@ def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
     >>> abs(float(careful_bound(model, data) - ig.collapsed_elbo(model, data))) < 1e-9
     True
     """
-    return _bound(model, data, _whitened_first)
+    return _bound(model, data, _whitened_first_or_nan)
 
 
 def orders_of_sums(model: Model, data: Data) -> tuple[Callable, ...]:
@@ -236,6 +236,22 @@ def _whitened_last_or_nan(model: Model, layer: SparseGP, data: Data, Kuu: Abstra
     return stats._replace(squares=jnp.where(right, stats.squares, jnp.nan))
 
 
+def _whitened_first_or_nan(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
+    """The bound is a small difference of Σ τ r² and Σ τ k from what features explain of them, wrong by ε |Luu⁻¹|."""
+    stats = _whitened_first(model, layer, data, Kuu)
+    if not _has_two_orders(model, Kuu):
+        return stats
+    wrong = jnp.finfo(stats.squares.dtype).eps * jnp.sqrt(_condition(Kuu)) * (stats.squares + stats.trace)
+    right = wrong <= ROUNDING * jnp.sum(labels(data)[1], dtype=wrong.dtype)
+    return stats._replace(squares=jnp.where(right, stats.squares, jnp.nan))
+
+
+def _condition(Kuu: AbstractCovariance) -> Float[Array, ""]:
+    """|Luu⁻¹|² in units of the prior variance of u, a bound on the condition number of Kuu."""
+    assert isinstance(Kuu, Dense)
+    return jnp.max(jnp.max(batched("diagonal", Kuu), axis=1) * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
+
+
 def _has_two_orders(model: Model, Kuu: AbstractCovariance) -> bool:
     return dtype_of(model) == jnp.float64 and isinstance(Kuu, Dense)
 
@@ -246,14 +262,13 @@ def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance
     By Cauchy and Schwarz its entries are at most N τ times the prior variances of u and of f, and wrong by ε of that;
     whitening multiplies by |Luu⁻¹|². Errors that were seen are up to ten times this product.
     """
-    assert isinstance(Kuu, Dense)
     prior, (x, _, _, noise) = layer.prior, _observed(model, data)
     Kff = prior.Kff_diag(x[:: -(-len(x) // FEWEST)])  # rows in an order may grow
     outputs = mix_variance(prior, jnp.broadcast_to(Kff, (prior.num_latents, *Kff.shape[1:])))
     groups = 1 if weights(prior) is not None else prior.num_latents  # of coupled latents
     of_f = jnp.max(jnp.sum(outputs.reshape(len(outputs), groups, -1), axis=2))
-    of_u = jnp.max(jnp.max(batched("diagonal", Kuu), axis=1) * jnp.sum(Kuu.inverse_root**2, axis=(1, 2)))
-    return 10.0 * jnp.finfo(x.dtype).eps * len(data) * prior.num_latents * of_f * of_u / jnp.min(noise)
+    eps = jnp.finfo(x.dtype).eps
+    return 10.0 * eps * len(data) * prior.num_latents * of_f * _condition(Kuu) / jnp.min(noise)
 
 
 def _whitened_last(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:

@@ -534,3 +534,48 @@ def test_equal_labels_are_told_where_noise_may_go_to_zero():
     )
     bernoulli = ig.Model(regression().layers[0], ig.likelihoods.Bernoulli())
     assert told not in quiet(bernoulli, (X, np.ones(60)), steps=3).message
+
+
+@pytest.mark.parametrize("part", ["value", "gradient"])
+def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
+    """The climb on all data then begins at the start; a sample that gives none there is left out."""
+    module, climbs = (importlib.import_module(f"inducing.training.{name}") for name in ("fit", "lbfgs"))
+    for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
+        monkeypatch.setattr(module, name, value)
+    evaluate, seen = climbs.compiled_value_and_gradient(), []
+
+    def holed(bad):
+        def at(ascent, free, key):
+            seen.append(len(ascent.data))
+            value, grads = evaluate(ascent, free, key)
+            if not bad():
+                return value, grads
+            return (jnp.nan * value, grads) if part == "value" else (value, [jnp.nan * g for g in grads])
+
+        seen.clear()
+        return lambda: at
+
+    def fitted(bad):
+        monkeypatch.setattr(climbs, "compiled_value_and_gradient", holed(bad))
+        return quiet(regression(), (X, y), steps=30)
+
+    led = fitted(lambda: seen[-1] == 60 and seen.count(60) == 1)
+    assert "(the first 4 on a sample of 30)" in led.message and led.bound == max(led.history.bound[4:])
+    np.testing.assert_allclose(ig.elbo(led.model, (X, y)), led.bound)
+    without = fitted(lambda: seen[-1] == 30)
+    assert "sample" not in without.message
+    np.testing.assert_allclose(ig.elbo(without.model, (X, y)), without.bound)
+    what = "objective is nan" if part == "value" else "gradient of the objective is not finite"
+    with pytest.raises(FloatingPointError, match=f"the {what} at the start"):
+        fitted(lambda: True)
+
+
+def test_rounding_does_not_lead_a_climb_astray():
+    """Without noise, far from the prior's mean, the collapsed bound ends in a difference of numbers of 1e19. Values of
+    1e16 that rounding had made up passed for the best."""
+    x = np.random.default_rng(0).uniform(0.0, 4.0, size=(200, 1))
+    for labels in (50.0 + 2.0 * x[:, 0], np.full(200, 3.0)):
+        result = quiet(regression(kernel=ig.kernels.SquaredExponential(), noise=1.0), (x, labels))
+        assert abs(ig.elbo(result.model, (x, labels)) - result.bound) < 0.03 * 200 and result.bound > 900
+    with pytest.raises(FloatingPointError, match=r"ig\.means\.Constant"):
+        quiet(regression(), (x, 1e9 + np.sin(x[:, 0])))

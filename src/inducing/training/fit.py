@@ -308,12 +308,20 @@ def _climb(ascents: list[tuple[Ascent, int]], seed: _Seed, watch: _Watch, plan: 
     problem, steps = ascents[-1][0].problem, ascents[-1][1]
     monitor = Monitor(steps, label=plan.method, window=1.0, **watch._asdict())
     key = start_key(*seed) if plan.objective.takes_key else None
-    free, reason, failures, sampled = _start(problem), "failed", 0, None
+    start = free = _start(problem)
+    reason, failures, sampled = "failed", 0, None
     try:
         for ascent, until in ascents:
             monitor.change()
             sampled = monitor.step if ascent is ascents[-1][0] else None
-            reason, failed = maximise(ascent, free, until, monitor, key)
+            try:
+                reason, failed = maximise(ascent, free, until, monitor, key)
+            except FloatingPointError:  # no number on the sample, or none on all data where the sample led
+                if sampled is not None and free is start:
+                    raise
+                sampled = monitor.step
+                reason, failures = maximise(ascents[-1][0], start, steps, monitor, key)
+                break
             free, failures = free if monitor.best is None else monitor.best, failures + failed
             if reason == STOPPED:
                 break

@@ -113,9 +113,11 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
     compiled_value_and_gradient().lower(ascent, start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
     f, _ = fun(best_x)
-    if not np.isfinite(f):
+    if not np.isfinite(best_f):
+        what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
         raise FloatingPointError(
-            f"the objective is {-f} at the start; check the starting values, or let initialise=True set their scales."
+            f"the {what} at the start; check the starting values, or let initialise=True set their scales. Labels much "
+            "farther from the prior's mean than from each other need a trained one, ig.means.Constant()."
         )
     if stop := monitor.judge(unflatten(best_x), -f):
         return stop, failures
