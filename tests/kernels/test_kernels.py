@@ -356,6 +356,15 @@ def test_coregion():
         kernel.gram(jnp.zeros((2, 2)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_waves_of_many_turns_have_positive_gram_matrices(dtype):
+    """Phases of a million turns have lost their digits, but the same ones for every pair."""
+    X = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (30, 2)), dtype)
+    kernel = K.Cosine(jnp.asarray(1e-6, dtype), jnp.asarray(1.0, dtype))
+    smallest = np.linalg.eigvalsh(np.asarray(kernel.gram(X), float))[0]
+    assert smallest > -30 * np.finfo(dtype).eps
+
+
 def test_algebra_flattens_and_scales():
     k = K.Matern32()
     assert len((k + k + k).kernels) == 3
@@ -364,8 +373,12 @@ def test_algebra_flattens_and_scales():
     for two in (2, 2.0, np.float64(2.0), jnp.array(2.0), np.array(2.0)):
         np.testing.assert_allclose((two * k).gram(X), 2 * k.gram(X), rtol=1e-15)
         np.testing.assert_allclose((k * two).gram(X), 2 * k.gram(X), rtol=1e-15)
-    with pytest.raises(ValueError, match="positive"):
-        -1.0 * k
+        np.testing.assert_allclose((two + k).gram(X), 2 + k.gram(X), rtol=1e-15)
+        np.testing.assert_allclose((k + two).gram(X), 2 + k.gram(X), rtol=1e-15)
+    assert len(sum([k, k, 0.5]).kernels) == 3  # which begins with 0 + k
+    for wrong in (lambda: -1.0 * k, lambda: 0.0 * k, lambda: k + -1.0):
+        with pytest.raises(ValueError, match=r"Constant\.variance must be positive"):
+            wrong()
     with pytest.raises(TypeError):
         k + "noise"
     with pytest.raises(TypeError, match="kernels"):

@@ -19,10 +19,10 @@ FeatureMap = Callable[[Float[Array, "N D"]], Float[Array, "N num"]]
 class AbstractKernel(Module):
     """A covariance function k(x, y) = cov(f(x), f(y)).
 
-    Kernels form an algebra: `k1 + k2`, `k1 * k2` and `2.0 * k` are kernels.
+    Kernels form an algebra: `k1 + k2`, `k1 * k2`, `2.0 * k` and `k + 0.1` are kernels; a number is a `Constant`.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> k = 2.0 * ig.kernels.SquaredExponential(lengthscale=0.5) + ig.kernels.Constant(0.1)
+    >>> k = 2.0 * ig.kernels.SquaredExponential(lengthscale=0.5) + 0.1
     >>> X = jnp.linspace(0.0, 1.0, 4)[:, None]
     >>> k.gram(X).shape, k.gram(X, X[:2]).shape, k.diag(X).shape
     ((4, 4), (4, 2), (4,))
@@ -63,15 +63,21 @@ class AbstractKernel(Module):
     def __add__(self, other: Any) -> "AbstractKernel":
         from inducing.kernels.composite import Sum
 
-        return Sum((self, other)) if isinstance(other, AbstractKernel) else NotImplemented
+        if isinstance(other, numbers.Real) and other == 0:
+            return self  # as sum([k1, k2]) begins
+        kernel = _as_kernel(other)
+        return NotImplemented if kernel is None else Sum((self, kernel))
 
     def __mul__(self, other: Any) -> "AbstractKernel":
         from inducing.kernels.composite import Product
-        from inducing.kernels.constant import Constant
 
-        if isinstance(other, AbstractKernel):
-            return Product((self, other))
-        return Product((Constant(other), self)) if _is_scalar(other) else NotImplemented
+        kernel = _as_kernel(other)
+        if kernel is None:
+            return NotImplemented
+        return Product((self, kernel) if kernel is other else (kernel, self))
+
+    def __radd__(self, other: Any) -> "AbstractKernel":
+        return self + other
 
     def __rmul__(self, other: Any) -> "AbstractKernel":
         return self * other
@@ -113,8 +119,14 @@ class AbstractPointKernel(AbstractKernel):
         )
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, numbers.Real) or (isinstance(value, jax.Array | np.ndarray) and value.ndim == 0)
+def _as_kernel(value: Any) -> AbstractKernel | None:
+    """A kernel as it is, and a number as a `Constant`; None for anything else."""
+    from inducing.kernels.constant import Constant
+
+    if isinstance(value, AbstractKernel):
+        return value
+    scalar = isinstance(value, numbers.Real) or (isinstance(value, jax.Array | np.ndarray) and value.ndim == 0)
+    return Constant(value) if scalar else None
 
 
 def as_inputs(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Array | None]:

@@ -28,10 +28,10 @@ def _check_kernels(owner: object, kernels: tuple) -> None:
 
 
 class Sum(AbstractKernel):
-    """k = Σ_i k_i: the sum of independent processes. Written `k1 + k2`.
+    """k = Σ_i k_i: the sum of independent processes. Written `k1 + k2` or `k + 0.5`.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Linear() + ig.kernels.Matern32() + ig.kernels.Constant()
+    >>> k = ig.kernels.Linear() + ig.kernels.Matern32() + 0.5
     >>> len(k.kernels)
     3
     """

@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
 from inducing.kernels.distance import centred
 from inducing.kernels.stationary import AbstractStationary, fourier_features
 from inducing.parameters import positive
@@ -85,17 +85,16 @@ class Cosine(AbstractKernel):
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X, X2 = centred(X, X2)
-        phase = self._phase(X)
-        phase2 = phase if X2 is None else self._phase(X2)
-        return self.variance * jnp.cos(phase[:, None] - phase2[None, :])
+        waves = self._waves(X)  # of their products every Gram matrix is positive, however large and rounded the phases
+        return symmetric(waves @ waves.T) if X2 is None else waves @ self._waves(X2).T
 
     def diag(self, X: Points) -> Float[Array, " N"]:
         X, _ = as_inputs(self, X)
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
-    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        def features(X: Float[Array, "N D"]) -> Float[Array, "N 2"]:
-            phase = self._phase(X)
-            return jnp.sqrt(self.variance) * jnp.stack([jnp.cos(phase), jnp.sin(phase)], axis=1)
+    def _waves(self, X: Float[Array, "N D"]) -> Float[Array, "N 2"]:
+        phase = self._phase(X)
+        return jnp.sqrt(self.variance) * jnp.stack([jnp.cos(phase), jnp.sin(phase)], axis=1)
 
-        return features
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        return self._waves
