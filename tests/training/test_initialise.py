@@ -222,6 +222,39 @@ def test_scales_of_arc_cosines_are_those_of_the_data():
     np.testing.assert_allclose(np.diagonal(grams[0]).mean(), y.var())
 
 
+@pytest.mark.parametrize("automatic", [False, True])
+@pytest.mark.parametrize("kind", ["linear", "polynomial", "sum"])
+def test_scales_of_linear_and_polynomial_kernels_are_those_of_the_data(kind, automatic):
+    """Any unit of each column and of y gives the same prior in units of y, to which all columns add as much."""
+    k, rng = ig.kernels, np.random.default_rng(0)
+    X, y = rng.normal(3.0, 1.0, (50, 2)), rng.normal(0.0, 1.0, 50)
+    kernel = {
+        "linear": lambda: k.Linear([1.0, 1.0]),
+        "polynomial": lambda: k.Polynomial(3, [1.0, 1.0]),
+        "sum": lambda: k.SquaredExponential([1.0, 1.0]) + k.Linear([1.0, 1.0]),
+    }[kind]
+    grams = []
+    for x_unit, y_unit in ((np.ones(2), 1.0), (np.array([1e-6, 1e4]), 1e3)):
+        gp = ig.SparseGP(ig.GP(kernel()), ig.features.InducingPoints(X[:3] * x_unit))
+        model, data = ig.Model(gp, ig.likelihoods.Gaussian()), ig.Data(X * x_unit, y * y_unit)
+        model = automatic_scales(model, data, lambda leaf: True)[0] if automatic else init.scales(model, data)
+        own = model.layers[0].prior.kernel
+        grams.append(own.gram(X * x_unit) / y_unit**2)
+        terms = own.kernels if kind == "sum" else (own,)
+        shares = np.asarray(terms[-1].variance) * np.mean((X * x_unit) ** 2, axis=0)
+        each = {"linear": 0.5 * y_unit**2 * y.var(), "polynomial": 0.5 * getattr(own, "offset", 1.0)}
+        np.testing.assert_allclose(shares, each.get(kind, terms[0].variance), rtol=1e-10)
+    np.testing.assert_allclose(grams[1], grams[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.diagonal(grams[0]).mean(), y.var())
+
+
+def test_a_users_linear_kernel_stays_as_it_is():
+    gp = ig.SparseGP(ig.GP(ig.kernels.Linear(0.5)), ig.features.InducingPoints(2e3 + X[:5]))
+    model = ig.Model(gp, ig.likelihoods.Gaussian(0.5))
+    kept, _ = automatic_scales(model, ig.Data(2e3 + X, 2e3 * y), lambda leaf: True)
+    assert kept.layers[0].prior.kernel.variance == 0.5
+
+
 def test_scales_of_two_functions_for_each_output():
     labels = np.stack([1e6 * y + 3e6, 1e-6 * y], axis=1)
     prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52(), ig.means.Constant()) for _ in range(4)])

@@ -17,7 +17,7 @@ from .. import likelihoods, means
 from ..checks import check_model_and_data
 from ..data import Data, as_data
 from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
-from ..kernels.dot_product import ArcCosine, Polynomial
+from ..kernels.dot_product import ArcCosine, Linear, Polynomial
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
 from ..layers.base import AbstractLayer
@@ -53,9 +53,9 @@ def scales(model: Any, data: Any) -> Any:
     has one of each, the second being the logarithm of the noise. Where f is the logarithm of the mean of counts,
     constant means become that of y. So labels of any size need a constant mean where the scale of y is a shift of f.
     Lengthscales become (√D − ½) standard deviations of the latents' inputs: for images patches, above other layers a
-    sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of its column, and
-    the inputs of an ArcCosine count as much as its bias. `ig.fit` does this for parameters at their default value; see
-    there.
+    sample of what these give; the steepness of a ChangePoint becomes 2 over the standard deviation of its column. The
+    columns of Linear, Polynomial and ArcCosine kernels count alike: each as a variance of one, or together as much as
+    the offset or bias. `ig.fit` does this for parameters at their default value; see there.
 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
@@ -80,12 +80,13 @@ def automatic_scales(model: Any, data: Data, trained: Callable[[Array], bool]) -
 
 
 def _rescaled(model: Any, data: Data, wanted: Callable[[_Target], bool]) -> tuple[Any, bool]:
-    """First the lengthscales, on which the variance of some priors depends, and then the rest."""
-    changed = False
-    for targets in (_inputs, _outputs):
-        chosen = {id(t.leaf): t.value for t in targets(model, data) if wanted(t)}
-        model, changed = (_replace(model, chosen), True) if chosen else (model, changed)
-    return model, changed
+    """First what inputs say, on which the variance of some priors depends; then the rest, which may move it again."""
+    before = jtu.tree_leaves(model)
+    chosen = {id(t.leaf): t.value for t in _inputs(model, data) if wanted(t)}
+    model = _replace(model, chosen) if chosen else model
+    set_before = {id(new) for new, old in zip(jtu.tree_leaves(model), before, strict=True) if new is not old}
+    more = {id(t.leaf): t.value for t in _outputs(model, data) if id(t.leaf) in set_before or wanted(t)}
+    return _replace(model, more) if more else model, bool(chosen or more)
 
 
 def _is_fresh(layer: SparseGP) -> bool:
@@ -139,7 +140,7 @@ def _at_default(tree: Any) -> dict[int, bool]:
 
 
 def _inputs(model: Any, data: Data) -> list[_Target]:
-    """Lengthscales of the sparse GPs; what several of them share is set by the first."""
+    """Lengthscales and weights of the sparse GPs; what several of them share is set by the first."""
     if data.x is None or not sparse_gps(model):
         return []
     new = Data(data.x, index=data.index)  # without labels, so that latent variables come from their prior
@@ -214,8 +215,12 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
         return _lengthscales(kernel.kernel, np.asarray(warped, float))
     if isinstance(kernel, ActiveDims):
         return _lengthscales(kernel.kernel, x[:, list(kernel.dims)])
+    if isinstance(kernel, Linear):  # whether a user's value is far off, the labels say
+        return [t._replace(far=False) for t in _weights(kernel.variance, float(x.any(axis=0).sum()), x)]
+    if isinstance(kernel, Polynomial):
+        return _weights(kernel.variance, float(kernel.offset), x)
     if isinstance(kernel, ArcCosine):
-        return _weights(kernel, x)
+        return _weights(kernel.weight_variance, float(kernel.bias_variance), x)
     if not isinstance(kernel, AbstractStationary):
         return []
     leaf = kernel.lengthscale
@@ -233,14 +238,14 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     return [_Target(leaf, value, bool((ratio > FAR).any() or (ratio < 1.0 / FAR).any()))]
 
 
-def _weights(kernel: ArcCosine, x: np.ndarray) -> list[_Target]:
-    """The inputs together count as much as the bias: Σ_d w_d mean(x_d²) = b."""
-    leaf, square = kernel.weight_variance, np.mean(x**2, axis=0)
+def _weights(leaf: Array, together: float, x: np.ndarray) -> list[_Target]:
+    """Weights w of columns that count alike, and together Σ_d w_d mean(x_d²) = `together`."""
+    square = np.mean(x**2, axis=0)
     if leaf.shape not in ((), square.shape) or not square.any():
         return []
     D = np.count_nonzero(square)
     each = square.sum() if leaf.ndim == 0 else D * np.where(square > 0, square, 1.0)
-    value = float(kernel.bias_variance) / each
+    value = together / each
     ratio = np.asarray(leaf, float) / value
     return [_Target(leaf, value, bool((ratio > FAR**2).any() or (ratio < FAR**-2).any()))]
 
