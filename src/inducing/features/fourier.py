@@ -39,7 +39,8 @@ class Fourier(AbstractFeatures):
     Outside [a, b] the features continue as the Markov property says, E[f(x) | f on [a, b]]. They are (b − a)-periodic:
     inside, Kfu Kuu⁻¹ Kuf tends to the covariance of f given that its values (and p − 1 derivatives) agree at a and b.
     So let [a, b] reach beyond the data, as `Fourier.around` does. One input column; for more use `Product`, `Additive`.
-    Draws and means (in u coordinates) need `apply`, ⟨φ, f⟩ by partial integration and quadrature.
+    Draws and means (in u coordinates) need `apply`, ⟨φ, f⟩ by partial integration and quadrature: variances of draws
+    are right to 2 % of σ² (Matérn 1/2; 0.2 % for the others) for ℓ down to (b − a)/100, to 4 % down to (b − a)/300.
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> features, k, X = ig.features.Fourier(-4.0, 5.0, 30), ig.kernels.Matern32(), jnp.linspace(0.0, 1.0, 4)[:, None]
