@@ -16,7 +16,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
+from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float, Key
 
 REACH = 7.0  # standard deviations that the rules span on either side
@@ -229,6 +229,67 @@ def log_expectation(
     z = z0[None] + jnp.arcsinh(x)
     log_w = jnp.log((upper - lower) / (num - 1))[None] + jnp.log(h[None] * jnp.cosh(t)) - 0.5 * jnp.log1p(x * x)
     return logsumexp(jax.vmap(log_integrand)(z) + log_w, axis=0) - 0.5 * math.log(2 * math.pi)
+
+
+def threshold_cdf(
+    log_density: Callable[[Array], Array],
+    mean: Float[Array, "*shape"],
+    variance: Float[Array, "*shape"],
+    num: int,
+    centre: Float[Array, "*shape"],
+    width: Float[Array, "*shape"],
+) -> Float[Array, "*shape"]:
+    """P(f < u), f ~ N(mean, variance), elementwise, for a threshold u of density exp(log_density), up to a factor.
+
+    That is E[F(f)] for any F that falls from 1 to 0, with −F′ the density of u: many a cdf P(y ≤ k | f) has a simple
+    derivative in f, but itself takes hundreds of operations. The density has one hill at `centre` of about `width`.
+
+    A trapezoid rule in t. Nodes are spaced sd-fine around the mean, where Φ((u − mean)/sd) rises, in proportion to the
+    distance from it, and width-fine from one width on; in the tails of u, in proportion to the distance from `centre`.
+    A Gaussian narrower than a hundredth of the width is replaced by a function of that width that has its variance,
+    Φ(z) + ½ ρ z φ(z), ρ = 1 − variance/that width²: an error of 1e-9.
+
+    >>> zero, one = jnp.zeros(1), jnp.ones(1)
+    >>> print(threshold_cdf(lambda u: -0.5 * u * u, one, 3.0 * one, 80, zero, one).round(6))   # Φ(−1/2)
+    [0.308538]
+    """
+    m, c, w = (jax.lax.stop_gradient(a) for a in (mean, centre, width))
+    wide = jnp.maximum(variance, (0.01 * w) ** 2)
+    sd, rho = jnp.sqrt(wide), 1 - variance / wide
+    top = jax.lax.stop_gradient(log_density(c))
+
+    def holds(s: Array) -> Array:  # whether there is any mass to speak of at u = centre + width·sinh s
+        return jax.lax.stop_gradient(log_density(c + w * jnp.sinh(s))) - top + jnp.log(jnp.cosh(s)) > -20.0
+
+    lower, upper = (
+        sign * jnp.sinh(bisect(lambda s: holds(sign * s), jnp.ones_like(m), jnp.full_like(m, 33.0), 6))  # noqa: B023
+        for sign in (-1, 1)
+    )
+    even = jnp.where(upper - lower > 1e4, 1.0, 3.0)  # so many widths around the centre are spaced evenly
+
+    def stretched(x: Array) -> Array:
+        return even * jnp.arcsinh(x / even)
+
+    lower, upper = stretched(lower), stretched(upper)
+    s0 = jnp.clip(stretched((m - c) / w), lower, upper)
+    h = jnp.minimum(jax.lax.stop_gradient(sd) / (w * jnp.cosh(s0 / even)), 1.0)
+    first, last = jnp.arcsinh(jnp.sinh(lower - s0) / h), jnp.arcsinh(jnp.sinh(upper - s0) / h)
+    step = (last - first) / (num - 1)
+
+    def add(sums: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], None]:
+        t = first + step * i
+        x = h * jnp.sinh(t)
+        s = (s0 + jnp.arcsinh(x)) / even
+        u = c + w * even * jnp.sinh(s)
+        mass = jnp.exp(log_density(u) - top) * jnp.cosh(s) * jnp.cosh(t) / jnp.sqrt(1 + x * x)
+        z = (u - mean) / sd
+        rise = ndtr(z) + (0.5 / math.sqrt(2 * math.pi)) * rho * z * jnp.exp(-0.5 * z * z)
+        return (sums[0] + mass, sums[1] + mass * rise), None
+
+    zero = jnp.zeros_like(mean)
+    # One node at a time: what is the same for all of them is then computed once.
+    (total, above), _ = jax.lax.scan(add, (zero, zero), jnp.arange(num, dtype=mean.dtype))
+    return above / total
 
 
 def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
