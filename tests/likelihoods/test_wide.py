@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit, gammaln, log_ndtr, logsumexp, ndtr
+from scipy.special import betainc, expit, gammaln, log_ndtr, logsumexp, ndtr
 
 import inducing.likelihoods as L
 
@@ -303,3 +303,75 @@ def test_moments_of_narrow_labels_in_single_precision():
     one = jnp.ones((1, 1), jnp.float32)
     pred = L.Gamma(jnp.float32(1e6)).predictive(0 * one, 0 * one)
     np.testing.assert_allclose(pred.variance, 1e6, rtol=1e-5)
+
+
+THRESHOLDS = {  # likelihood, label, cdf given f
+    "poisson": (L.Poisson(exposure=1.7), 0, lambda f: stats.poisson.cdf(0, 1.7 * bounded_exp(f))),
+    "many": (L.Poisson(), 10**6, lambda f: stats.poisson.cdf(10**6, bounded_exp(f))),
+    "softplus": (L.Poisson("softplus", 100.0), 30, lambda f: stats.poisson.cdf(30, 100 * np.logaddexp(0, f))),
+    "negative_binomial": (L.NegativeBinomial(0.1), 3, lambda f: betainc(0.1, 4, expit(np.log(0.1) - f))),
+    "binomial_logit": (L.Binomial(1000, "logit"), 999, lambda f: betainc(1, 1000, expit(-f))),
+    "binomial_probit": (L.Binomial(50), 7, lambda f: betainc(43, 8, ndtr(-f))),
+}
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_cdf_of_a_threshold(name):
+    """q(f) of a point, much narrower than the likelihood, as wide and much wider, with the label on either side."""
+    lik, y, cdf = THRESHOLDS[name]
+    centre, width = (float(a[0, 0]) for a in lik.focus(jnp.full((1, 1), float(y))))
+    cases = [(centre + d * max(sd, width), sd) for d in (-2.0, 0.1, 1.0) for sd in (0.0, 1e-4, 0.03, 0.3, 3.0, 30.0)]
+    truth = []
+    for mean, sd in cases:
+        f = centre + width * np.sinh(np.linspace(-30, 30, 60_001)) if sd > 20 * width else mean + sd * Z
+        w = np.gradient(f) * stats.norm.pdf(f, mean, sd) if sd > 20 * width else WEIGHTS
+        truth.append(w @ cdf(f) / w.sum())
+    mean, sd = (jnp.asarray(a)[:, None] for a in zip(*cases, strict=True))
+    labels = jnp.full_like(mean, y)
+    got = eqx.filter_jit(lik.predictive_cdf)(mean, sd**2, labels)
+    np.testing.assert_allclose(got[:, 0], truth, atol=3e-7)
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), lik)
+    got = eqx.filter_jit(single.predictive_cdf)(*(a.astype(jnp.float32) for a in (mean, sd**2, labels)))
+    np.testing.assert_allclose(got[:, 0], truth, atol=2e-3 if name == "many" else 3e-5)  # f itself is that coarse
+
+
+def poisson_million(f):
+    return stats.poisson.logpmf(1e6, np.exp(f))
+
+
+def million(concentration):
+    return lambda f: stats.nbinom.logpmf(1e6, concentration, expit(np.log(concentration) - f))
+
+
+COUNTS = {  # likelihood, f, label, SciPy's log density
+    "poisson": (L.Poisson(), 13.8155, 1e6, poisson_million),
+    "exposed": (L.Poisson(exposure=1024.0), 6.884, 1e6, lambda f: stats.poisson.logpmf(1e6, 1024 * np.exp(f))),
+    "softplus": (L.Poisson("softplus"), 1e6, 1e6, lambda f: stats.poisson.logpmf(1e6, f)),
+    "negative_binomial": (L.NegativeBinomial(1e6), 13.8165, 1e6, million(1e6)),
+    "overdispersed": (L.NegativeBinomial(2.5), 12.0, 1e6, million(2.5)),
+    "inflated": (L.ZeroInflatedPoisson(0.25), 13.8155, 1e6, lambda f: np.log(0.75) + poisson_million(f)),
+    "binomial": (L.Binomial(10**6, "logit"), -0.406, 4e5, lambda f: stats.binom.logpmf(4e5, 1e6, expit(f))),
+    "even": (L.Binomial(10**6, "logit"), 0.0, 5e5, lambda f: stats.binom.logpmf(5e5, 1e6, 0.5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_large_counts_in_float32(name):
+    """A difference of numbers of 10⁷ has no digits left in float32: log densities were off by up to 0.8."""
+    lik, f, y, log_prob = COUNTS[name]
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), lik)
+    f, y = jnp.full((1, 1), f, jnp.float32), jnp.full((1, 1), y, jnp.float32)
+    truth = log_prob(float(f[0, 0]))
+    np.testing.assert_allclose(single.log_prob(f, y)[0, 0], truth, atol=2e-3)
+    if name not in ("negative_binomial", "binomial", "even"):  # E log σ(f) is known to 1e-7, times a million
+        np.testing.assert_allclose(single.expected_log_prob(f, 0 * f, y)[0, 0], truth, atol=2e-3)
+
+
+@pytest.mark.parametrize("f", [0.0, 0.5, -0.5, 3.0, -40.0])
+def test_slopes_of_logistic_counts(f):
+    """y − n σ(f), also where f = 0 and where f equals the log-odds of the label."""
+    for y, n in ((0.0, 7.0), (7.0, 7.0), (3.0, 7.0), (5.0, 10.0)):
+        slope = jax.grad(lambda f, y=y, n=n: L.Binomial(n, "logit").log_prob(f, y * jnp.ones((1, 1)))[0, 0])(
+            jnp.full((1, 1), f)
+        )
+        np.testing.assert_allclose(slope[0, 0], y - n * expit(f), rtol=1e-9, atol=1e-12)

@@ -185,19 +185,13 @@ class AbstractElementwise(AbstractLikelihood):
     """A likelihood in which output p depends on latent p alone.
 
     >>> import inducing as ig, jax.numpy as jnp
-    >>> print(ig.likelihoods.Poisson().cdf(jnp.zeros((1, 2)), jnp.array([[0.0, 1.0]])).round(4))   # e⁻¹ and 2 e⁻¹
-    [[0.3679 0.7358]]
+    >>> print(ig.likelihoods.Poisson().focus(jnp.array([[3.0]])))                         # log 3½, and 1/√(3 + 1)
+    (Array([[1.25276297]], dtype=float64), Array([[0.5]], dtype=float64))
     """
 
     @property
     def joint(self) -> bool:
         return False
-
-    @abc.abstractmethod
-    def cdf(
-        self, f: Float[Array, "N P"], y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None
-    ) -> Float[Array, "N P"]:
-        """P(label ≤ y | f)."""
 
     @abc.abstractmethod
     def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
@@ -212,14 +206,6 @@ class AbstractElementwise(AbstractLikelihood):
 
         focus = self.focus(y, index=index)
         return log_expectation(log_prob, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus)
-
-    def predictive_cdf(self, mean, cov, y, *, index=None):
-        def cdf(f: Array) -> Array:
-            return self.cdf(f, y, index=index)
-
-        focus = self.focus(y, index=index)
-        value = expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus)
-        return jnp.clip(value, 0.0, 1.0)
 
 
 class AbstractQuadratureLikelihood(AbstractElementwise):
@@ -264,9 +250,12 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
 
         return quadrature_moments(moments, mean, cov)
 
-    def cdf(self, f, y, *, index=None):
-        with lenient():
-            return self.distribution(f, index=index).cdf(y)
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        def cdf(f: Array) -> Array:
+            with lenient():
+                return self.distribution(f, index=index).cdf(y)
+
+        return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
         peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
@@ -289,6 +278,11 @@ def quadrature_expected_log_prob(
         return likelihood.log_prob(f, y, index=index)
 
     return expectation(fn, mean, marginal_variance(mean, cov), num, centre, width)
+
+
+def quadrature_cdf(cdf: Callable[[Array], Array], mean: Array, cov: Array, focus: tuple[Array, Array]) -> Array:
+    """E[cdf(f)], where cdf(f) = P(label ≤ y | f) bends at focus[0] within focus[1]."""
+    return jnp.clip(expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus), 0.0, 1.0)
 
 
 def quadrature_moments(moments: Callable[[Array], tuple[Array, Array]], mean: Array, cov: Array) -> tuple[Array, Array]:

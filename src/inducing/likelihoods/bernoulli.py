@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, ndtr, ndtri
+from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
@@ -21,10 +21,19 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.special import log_beta, log_ndtr, log_ndtr_tower, log_sigmoid_tower
+from inducing.likelihoods.special import (
+    beta_remainder,
+    log_beta,
+    log_ndtr,
+    log_ndtr_tower,
+    log_sigmoid_tower,
+    logistic_log_prob,
+    logistic_terms,
+    mills_ratio,
+)
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.parameters import fixed
-from inducing.quadrature import log_expectation, tower_expectation
+from inducing.quadrature import log_expectation, threshold_cdf, tower_expectation
 
 LOG_LINKS = {"probit": log_ndtr, "logit": jax.nn.log_sigmoid}
 TOWERS = {"probit": log_ndtr_tower, "logit": log_sigmoid_tower}
@@ -133,11 +142,15 @@ class Binomial(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         n = broadcast(self.total_count, f.shape, index)
-        log_link = LOG_LINKS[self.link]
+        if self.link == "logit":
+            return logistic_log_prob(f, y, n - y) - jnp.log(n + 1)
         choices = -jnp.log(n + 1) - log_beta(y + 1, n - y + 1)
-        return choices + y * log_link(f) + (n - y) * log_link(-f)
+        return choices + y * log_ndtr(f) + (n - y) * log_ndtr(-f)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
+        if self.link == "logit":
+            n = broadcast(self.total_count, mean.shape, index)
+            return logistic_expected_log_prob(mean, marginal_variance(mean, cov), y, n - y) - jnp.log(n + 1)
         zero = jnp.zeros_like(mean)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 32, zero, zero + BEND)
 
@@ -155,16 +168,36 @@ class Binomial(AbstractElementwise):
 
         return quadrature_moments(moments, mean, cov)
 
-    def cdf(self, f, y, *, index=None):
-        n = broadcast(self.total_count, f.shape, index)
-        k = jnp.clip(jnp.floor(y), 0.0, n - 1)
-        inside = betainc(jnp.maximum(n - k, 0.5), k + 1, LINKS[self.link](-f))
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        n = broadcast(self.total_count, mean.shape, index)
+        k = jnp.clip(jnp.floor(y), 0.0, jnp.maximum(n - 1, 0.0))
+
+        def log_density(f: Array) -> Array:  # ∂/∂p P(label ≤ k | p) = −(n − k) p(k | p) / (1 − p)
+            slope = jax.nn.log_sigmoid(f) if self.link == "logit" else jnp.log(mills_ratio(-f))
+            return self.log_prob(f, k, index=index) + slope
+
+        focus = self.focus(k, index=index)
+        inside = threshold_cdf(log_density, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus)
         return jnp.where(y < 0, 0.0, jnp.where(jnp.floor(y) >= n, 1.0, inside))
 
     def focus(self, y, *, index=None):
         n = jnp.maximum(broadcast(self.total_count, y.shape, index), 1.0)
         share = (jnp.clip(y, 0.0, n) + 0.5) / (n + 1)
         return focus_of_share(self.link, share, n + 1)
+
+
+def logistic_expected_log_prob(
+    mean: Float[Array, "..."], variance: Float[Array, "..."], y: Float[Array, "..."], rest: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """E[`logistic_log_prob`(f, y, rest)], f ~ N(mean, variance): log σ(f) = f + log σ(−f), so one integral is enough.
+
+    >>> one = jnp.ones(1)
+    >>> print(logistic_expected_log_prob(0 * one, one, one, one).round(4))      # log 6 + 2 E log σ(f)
+    [0.179]
+    """
+    zero = jnp.zeros_like(mean)
+    bend = tower_expectation(log_sigmoid_tower, jnp.where(mean > 0, mean, -mean), variance, 32, zero, BEND)
+    return beta_remainder(y + 1, rest + 1) + logistic_terms(mean, bend, y, rest)
 
 
 def focus_of_share(link: str, share: Array, count: Array) -> tuple[Array, Array]:

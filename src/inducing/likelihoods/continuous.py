@@ -16,6 +16,7 @@ from inducing.likelihoods.base import (
     choose,
     exponential_moments,
     marginal_variance,
+    quadrature_cdf,
     quadrature_expected_log_prob,
     quadrature_moments,
 )
@@ -58,11 +59,15 @@ class StudentT(AbstractElementwise):
 
         return Distribution(broadcast(self.df, f.shape, index), f, broadcast(self.scale, f.shape, index))
 
-    def cdf(self, f, y, *, index=None):
-        df = broadcast(self.df, f.shape, index)
-        t = (y - f) / broadcast(self.scale, f.shape, index)
-        tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + t * t))
-        return jnp.where(t < 0, tail, 1 - tail)
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
+
+        def cdf(f: Array) -> Array:
+            t = (y - f) / scale
+            tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + t * t))
+            return jnp.where(t < 0, tail, 1 - tail)
+
+        return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
         return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index)
@@ -224,8 +229,9 @@ class Gamma(AbstractElementwise):
 
         return Distribution(broadcast(self.shape, f.shape, index), jnp.exp(-f))
 
-    def cdf(self, f, y, *, index=None):
-        return gammainc(broadcast(self.shape, f.shape, index), y * jnp.exp(-f))
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        shape = broadcast(self.shape, mean.shape, index)
+        return quadrature_cdf(lambda f: gammainc(shape, y * jnp.exp(-f)), mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
         shape = broadcast(self.shape, y.shape, index)
@@ -260,8 +266,8 @@ class Exponential(AbstractElementwise):
 
         return Distribution(jnp.exp(-f))
 
-    def cdf(self, f, y, *, index=None):
-        return -jnp.expm1(-y * jnp.exp(-f))
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        return quadrature_cdf(lambda f: -jnp.expm1(-y * jnp.exp(-f)), mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
         return jnp.log(jnp.maximum(y, jnp.finfo(y.dtype).tiny)), jnp.ones_like(y)
@@ -302,8 +308,11 @@ class Weibull(AbstractElementwise):
 
         return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index))
 
-    def cdf(self, f, y, *, index=None):
-        return -jnp.expm1(-jnp.exp(broadcast(self.shape, f.shape, index) * (jnp.log(y) - f)))
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        k = broadcast(self.shape, mean.shape, index)
+        return quadrature_cdf(
+            lambda f: -jnp.expm1(-jnp.exp(k * (jnp.log(y) - f))), mean, cov, self.focus(y, index=index)
+        )
 
     def focus(self, y, *, index=None):
         return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index), 1.0)
@@ -356,8 +365,8 @@ class Beta(AbstractElementwise):
 
         return Distribution(*self._shapes(f, index))
 
-    def cdf(self, f, y, *, index=None):
-        return betainc(*self._shapes(f, index), y)
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        return quadrature_cdf(lambda f: betainc(*self._shapes(f, index), y), mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
         scale = broadcast(self.scale, y.shape, index)

@@ -1,13 +1,15 @@
 """Counts: Poisson, negative binomial, and both with extra zeros."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betainc, gammaincc, gammaln
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
     BEND,
+    PREDICTIVE_NODES,
     AbstractElementwise,
     PerDatum,
     broadcast,
@@ -17,10 +19,11 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.special import bounded_exp, log_beta
+from inducing.likelihoods.bernoulli import logistic_expected_log_prob
+from inducing.likelihoods.special import bounded_exp, logistic_log_prob, stirling_remainder
 from inducing.likelihoods.supports import COUNT, Support
 from inducing.parameters import POSITIVE, fixed, positive, unit_interval
-from inducing.quadrature import expectation
+from inducing.quadrature import expectation, threshold_cdf
 
 
 def _log_softplus(f: Array) -> Array:
@@ -31,23 +34,67 @@ def _log_softplus(f: Array) -> Array:
     )
 
 
-def _log_exposure(exposure: Array, y: Array) -> Array:
-    """log exposure, or 0 where y = 0 makes it irrelevant: an exposure may be 0 there."""
-    return jnp.log(jnp.where(y == 0, 1.0, exposure))
+def _poisson_log_prob(log_rate: Array, y: Array, log_mean_rate: Array | None = None) -> Array:
+    """y log rate − rate − log y!, by Stirling's formula: terms in rate / (y + 1), which do not cancel for large y.
+
+    Given `log_mean_rate`, log E[rate], that of the mean, where `log_rate` is E[log rate].
+    """
+    x = y + 1
+    shift = log_rate - jnp.log(x)
+    growth = _bounded_expm1(shift) if log_mean_rate is None else jnp.expm1(log_mean_rate - jnp.log(x))
+    counted = y * jnp.where(y == 0, 0.0, shift)  # the rate may be 0 where y is
+    return counted - x * growth - 0.5 * jnp.log(2 * math.pi * x) - stirling_remainder(x)
 
 
-def _poisson_cdf(rate: Array, y: Array) -> Array:
-    return jnp.where(y < 0, 0.0, gammaincc(jnp.maximum(jnp.floor(y), 0.0) + 1, rate))
-
-
-def _negative_binomial_cdf(log_odds: Array, concentration: Array, y: Array) -> Array:
-    k = jnp.maximum(jnp.floor(y), 0.0)
-    return jnp.where(y < 0, 0.0, betainc(concentration, k + 1, jax.nn.sigmoid(-log_odds)))
+def _bounded_expm1(x: Array) -> Array:
+    return jnp.where(x < 1, jnp.expm1(jnp.minimum(x, 1.0)), bounded_exp(x) - 1)
 
 
 def _negative_binomial_log_prob(log_odds: Array, concentration: Array, y: Array) -> Array:
-    choices = -jnp.log(y + concentration) - log_beta(concentration, y + 1)  # Γ(y + c) / (y! Γ(c))
-    return choices + concentration * jax.nn.log_sigmoid(-log_odds) + y * jax.nn.log_sigmoid(log_odds)
+    n = y + concentration
+    return jnp.log(concentration) - jnp.log(n) - jnp.log(n + 1) + logistic_log_prob(log_odds, y, concentration)
+
+
+def _negative_binomial_expected_log_prob(mean: Array, cov: Array, concentration: Array, y: Array) -> Array:
+    n, variance = y + concentration, marginal_variance(mean, cov)
+    expected = logistic_expected_log_prob(mean - jnp.log(concentration), variance, y, concentration)
+    return jnp.log(concentration) - jnp.log(n) - jnp.log(n + 1) + expected
+
+
+def _poisson_focus(y: Array) -> tuple[Array, Array]:
+    """Where in log rate a count peaks, and within what width."""
+    count = jnp.maximum(y, 0.0)
+    return jnp.log(count + 0.5), 1 / jnp.sqrt(count + 1)
+
+
+def _negative_binomial_focus(y: Array, concentration: Array) -> tuple[Array, Array]:
+    count = jnp.maximum(y, 0.0)
+    return jnp.log(count + 0.5), jnp.minimum(jnp.sqrt(1 / (count + 1) + 1 / concentration), BEND)
+
+
+def _poisson_cdf(mean: Array, cov: Array, y: Array) -> Array:
+    """P(count ≤ y) of a Poisson of rate e^f, f ~ N(mean, cov)."""
+    k = jnp.maximum(jnp.floor(y), 0.0)
+
+    def log_density(f: Array) -> Array:  # ∂/∂rate P(count ≤ k | rate) = −p(k | rate)
+        return _poisson_log_prob(f, k) + f
+
+    variance = marginal_variance(mean, cov)
+    inside = threshold_cdf(log_density, mean, variance, PREDICTIVE_NODES, *_poisson_focus(k))
+    return jnp.where(y < 0, 0.0, inside)
+
+
+def _negative_binomial_cdf(mean: Array, cov: Array, concentration: Array, y: Array) -> Array:
+    """P(count ≤ y) of a negative binomial of mean e^f, f ~ N(mean, cov)."""
+    k = jnp.maximum(jnp.floor(y), 0.0)
+
+    def log_density(f: Array) -> Array:  # ∂/∂p P(count ≤ k | p) = −(k + c) p(k | p) / (1 − p), p = μ/(c + μ)
+        log_odds = f - jnp.log(concentration)
+        return _negative_binomial_log_prob(log_odds, concentration, k) + jax.nn.log_sigmoid(log_odds)
+
+    variance = marginal_variance(mean, cov)
+    inside = threshold_cdf(log_density, mean, variance, PREDICTIVE_NODES, *_negative_binomial_focus(k, concentration))
+    return jnp.where(y < 0, 0.0, inside)
 
 
 class Poisson(AbstractElementwise):
@@ -72,15 +119,13 @@ class Poisson(AbstractElementwise):
         return (COUNT,)
 
     def log_prob(self, f, y, *, index=None):
-        exposure = broadcast(self.exposure, f.shape, index)
-        log_rate, rate = (f, bounded_exp(f)) if self.link == "exp" else (_log_softplus(f), jax.nn.softplus(f))
-        return y * (log_rate + _log_exposure(exposure, y)) - exposure * rate - gammaln(y + 1)
+        log_exposure = jnp.log(broadcast(self.exposure, f.shape, index))
+        return _poisson_log_prob((f if self.link == "exp" else _log_softplus(f)) + log_exposure, y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         if self.link == "exp":
-            exposure = broadcast(self.exposure, mean.shape, index)
-            rate = jnp.exp(mean + 0.5 * marginal_variance(mean, cov))
-            return y * (mean + _log_exposure(exposure, y)) - exposure * rate - gammaln(y + 1)
+            log_rate = mean + jnp.log(broadcast(self.exposure, mean.shape, index))
+            return _poisson_log_prob(log_rate, y, log_rate + 0.5 * marginal_variance(mean, cov))
         zero = jnp.zeros_like(mean)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
 
@@ -92,15 +137,28 @@ class Poisson(AbstractElementwise):
 
         return Distribution(self._rates(f, index))
 
-    def cdf(self, f, y, *, index=None):
-        return _poisson_cdf(self._rates(f, index), y)
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        exposure = broadcast(self.exposure, y.shape, index)
+        exposed = exposure > 0
+        log_exposure = jnp.log(jnp.where(exposed, exposure, 1.0))
+        if self.link == "exp":
+            return jnp.where(exposed | (y < 0), _poisson_cdf(mean + log_exposure, cov, y), 1.0)
+        k = jnp.maximum(jnp.floor(y), 0.0)
+
+        def log_density(f: Array) -> Array:
+            return _poisson_log_prob(_log_softplus(f) + log_exposure, k) + jax.nn.log_sigmoid(f)
+
+        variance = marginal_variance(mean, cov)
+        inside = threshold_cdf(log_density, mean, variance, PREDICTIVE_NODES, *self.focus(k, index=index))
+        return jnp.where(y < 0, 0.0, jnp.where(exposed, inside, 1.0))
 
     def focus(self, y, *, index=None):
         exposure = broadcast(self.exposure, y.shape, index)
-        level = (jnp.maximum(y, 0.0) + 0.5) / jnp.where(exposure > 0, exposure, 1.0)
-        width = 1 / jnp.sqrt(jnp.maximum(y, 0.0) + 1)
+        exposure = jnp.where(exposure > 0, exposure, 1.0)
+        centre, width = _poisson_focus(y)
         if self.link == "exp":
-            return jnp.log(level), width
+            return centre - jnp.log(exposure), width
+        level = jnp.exp(centre) / exposure
         return level + jnp.log(-jnp.expm1(-level)), jnp.minimum(width * jnp.maximum(level, 1.0), BEND * (1 + level))
 
     def predictive_moments(self, mean, cov, *, index=None):
@@ -137,22 +195,18 @@ class NegativeBinomial(AbstractElementwise):
         return _negative_binomial_log_prob(f - jnp.log(r), r, y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        log_r = jnp.log(broadcast(self.concentration, mean.shape, index))
-        return quadrature_expected_log_prob(self, mean, cov, y, index, 32, log_r, jnp.full_like(mean, BEND))
+        return _negative_binomial_expected_log_prob(mean, cov, broadcast(self.concentration, mean.shape, index), y)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import NegativeBinomial2
 
         return NegativeBinomial2(jnp.exp(f), broadcast(self.concentration, f.shape, index))
 
-    def cdf(self, f, y, *, index=None):
-        r = broadcast(self.concentration, f.shape, index)
-        return _negative_binomial_cdf(f - jnp.log(r), r, y)
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        return _negative_binomial_cdf(mean, cov, broadcast(self.concentration, mean.shape, index), y)
 
     def focus(self, y, *, index=None):
-        r = broadcast(self.concentration, y.shape, index)
-        count = jnp.maximum(y, 0.0)
-        return jnp.log(count + 0.5), jnp.minimum(jnp.sqrt(1 / (count + 1) + 1 / r), BEND)
+        return _negative_binomial_focus(y, broadcast(self.concentration, y.shape, index))
 
     def predictive_moments(self, mean, cov, *, index=None):
         one = jnp.ones_like(mean)
@@ -176,7 +230,7 @@ class ZeroInflatedPoisson(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         gate = broadcast(self.zero_probability, f.shape, index)
-        counted = jnp.log1p(-gate) + y * f - bounded_exp(f) - gammaln(y + 1)
+        counted = jnp.log1p(-gate) + _poisson_log_prob(f, y)
         return jnp.where(y == 0, self._log_zero(f, gate), counted)
 
     def _log_zero(self, f: Array, gate: Array) -> Array:
@@ -186,8 +240,8 @@ class ZeroInflatedPoisson(AbstractElementwise):
         gate = broadcast(self.zero_probability, mean.shape, index)
         variance = marginal_variance(mean, cov)
         # Where y = 0 this is not used, but an overflow would spoil its gradient.
-        rate = jnp.exp(jnp.where(y == 0, 0.0, mean + 0.5 * variance))
-        counted = jnp.log1p(-gate) + y * mean - rate - gammaln(y + 1)
+        log_mean_rate = jnp.where(y == 0, 0.0, mean + 0.5 * variance)
+        counted = jnp.log1p(-gate) + _poisson_log_prob(mean, y, log_mean_rate)
         level = 1 - jnp.log(gate)  # the rate at which the Poisson's e^{−rate} falls below the gate
         zero = expectation(lambda f: self._log_zero(f, gate), mean, variance, 64, jnp.log(level), 1 / level)
         return jnp.where(y == 0, zero, counted)
@@ -197,13 +251,12 @@ class ZeroInflatedPoisson(AbstractElementwise):
 
         return Distribution(broadcast(self.zero_probability, f.shape, index), jnp.exp(f))
 
-    def cdf(self, f, y, *, index=None):
-        gate = broadcast(self.zero_probability, f.shape, index)
-        return jnp.where(y < 0, 0.0, gate + (1 - gate) * _poisson_cdf(jnp.exp(f), y))
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        gate = broadcast(self.zero_probability, mean.shape, index)
+        return jnp.where(y < 0, 0.0, gate + (1 - gate) * _poisson_cdf(mean, cov, y))
 
     def focus(self, y, *, index=None):
-        count = jnp.maximum(y, 0.0)
-        return jnp.log(count + 0.5), 1 / jnp.sqrt(count + 1)
+        return _poisson_focus(y)
 
     def predictive_moments(self, mean, cov, *, index=None):
         gate = broadcast(self.zero_probability, mean.shape, index)
@@ -237,8 +290,15 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
         return jnp.where(y == 0, jnp.logaddexp(jnp.log(gate), counted), counted)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        log_r = jnp.log(broadcast(self.concentration, mean.shape, index))
-        return quadrature_expected_log_prob(self, mean, cov, y, index, 48, log_r, jnp.full_like(mean, 1.0))
+        _, r, gate = self._parameters(mean, index)
+        counted = jnp.log1p(-gate) + _negative_binomial_expected_log_prob(mean, cov, r, y)
+
+        def log_zero(f: Array) -> Array:
+            return jnp.logaddexp(jnp.log(gate), jnp.log1p(-gate) + r * jax.nn.log_sigmoid(jnp.log(r) - f))
+
+        variance = marginal_variance(mean, cov)
+        zero = expectation(log_zero, mean, variance, 48, jnp.log(r), jnp.ones_like(mean))
+        return jnp.where(y == 0, zero, counted)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import ZeroInflatedNegativeBinomial2
@@ -246,14 +306,12 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
         _, r, gate = self._parameters(f, index)
         return ZeroInflatedNegativeBinomial2(jnp.exp(f), r, gate=gate)
 
-    def cdf(self, f, y, *, index=None):
-        log_odds, r, gate = self._parameters(f, index)
-        return jnp.where(y < 0, 0.0, gate + (1 - gate) * _negative_binomial_cdf(log_odds, r, y))
+    def predictive_cdf(self, mean, cov, y, *, index=None):
+        _, r, gate = self._parameters(mean, index)
+        return jnp.where(y < 0, 0.0, gate + (1 - gate) * _negative_binomial_cdf(mean, cov, r, y))
 
     def focus(self, y, *, index=None):
-        r = broadcast(self.concentration, y.shape, index)
-        count = jnp.maximum(y, 0.0)
-        return jnp.log(count + 0.5), jnp.minimum(jnp.sqrt(1 / (count + 1) + 1 / r), BEND)
+        return _negative_binomial_focus(y, broadcast(self.concentration, y.shape, index))
 
     def predictive_moments(self, mean, cov, *, index=None):
         _, r, gate = self._parameters(mean, index)
