@@ -113,7 +113,7 @@ def run_case(case: Case, workers: dict[str, Worker], rounds: int, seconds: float
     times: dict[str, list[dict]] = {library: [] for library in live}
     for _ in range(rounds):
         for library in live:
-            time.sleep(0.2)  # threads of the one before may still spin
+            time.sleep(0.6)  # threads of the one before may still spin
             times[library].append(workers[library].ask(do="time", steps=steps[library]))
     for library in live:
         failed = [t["error"] for t in times[library] if "error" in t]
