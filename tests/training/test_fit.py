@@ -578,5 +578,6 @@ def test_rounding_does_not_lead_a_climb_astray():
     for labels in (50.0 + 2.0 * x[:, 0], np.full(200, 3.0)):
         result = quiet(regression(kernel=ig.kernels.SquaredExponential(), noise=1.0), (x, labels))
         assert abs(ig.elbo(result.model, (x, labels)) - result.bound) < 0.03 * 200 and result.bound > 900
+    assert "skipped (labels without noise" in quiet(regression(), (x, 3e4 + np.sin(x[:, 0]))).message
     with pytest.raises(FloatingPointError, match=r"ig\.means\.Constant"):
         quiet(regression(), (x, 1e9 + np.sin(x[:, 0])))

@@ -469,7 +469,9 @@ def _message(
     if rescaled:
         says.append("starting scales set from the data")
     if best.failures:
-        says.append(f"{best.failures} steps were NaN or infinite and skipped")
+        cause = " (labels without noise, or far from the prior's mean, which then needs training: ig.means.Constant())"
+        hint = cause if plan.method == "collapsed" else ""
+        says.append(f"{best.failures} steps were NaN or infinite and skipped{hint}")
     if unbounded:
         says.append(
             "all labels are equal, so that the bound grows without end as the noise goes to 0: freeze the likelihood "
