@@ -261,10 +261,10 @@ def threshold_cdf(
     def holds(s: Array) -> Array:  # whether there is any mass to speak of at u = centre + width·sinh s
         return jax.lax.stop_gradient(log_density(c + w * jnp.sinh(s))) - top + jnp.log(jnp.cosh(s)) > -20.0
 
-    lower, upper = (
-        sign * jnp.sinh(bisect(lambda s: holds(sign * s), jnp.ones_like(m), jnp.full_like(m, 33.0), 6))  # noqa: B023
-        for sign in (-1, 1)
-    )
+    def end(sign: float) -> Array:  # of the mass, in widths from the centre
+        return sign * jnp.sinh(bisect(lambda s: holds(sign * s), jnp.ones_like(m), jnp.full_like(m, 33.0), 6))
+
+    lower, upper = end(-1.0), end(1.0)
     even = jnp.where(upper - lower > 1e4, 1.0, 3.0)  # so many widths around the centre are spaced evenly
 
     def stretched(x: Array) -> Array:
