@@ -236,7 +236,8 @@ def _gaussian_jvp(primals, tangents):
     K = _gaussian(X, Z, variance)
     other, dother = (X, dX) if Z is None else (Z, dZ)
     share = dvariance / jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)  # σ² may have underflown to 0
-    return K, K * half_tangent(X, -dX, other, -dother, share)
+    # apart: or else the gradient of K is written over K
+    return K, apart(K) * half_tangent(X, -dX, other, -dother, share)
 
 
 # The profiles as functions of s = r². Each derivative of a Matérn profile in s is a Matérn profile of lower order:
