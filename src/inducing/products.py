@@ -21,8 +21,8 @@ Form = Literal["full", "lower", "upper", "symmetric"]
 _TRANSPOSED: dict[Form, Form] = {"full": "full", "lower": "upper", "upper": "lower", "symmetric": "full"}
 
 
-def _blocks(M: int) -> list[tuple[int, int]]:
-    return [(s, min(s + BLOCK, M)) for s in range(0, M, BLOCK)]
+def _blocks(M: int, block: int) -> list[tuple[int, int]]:
+    return [(s, min(s + block, M)) for s in range(0, M, block)]
 
 
 def _transpose(A: Array) -> Array:
@@ -34,8 +34,8 @@ def _matmul(A: Array, B: Array, *, form: Form) -> Array:
     if form not in ("lower", "upper") or M < 2 * BLOCK:
         return A @ B
     if form == "lower":
-        return jnp.concatenate([A[..., s:e, :e] @ B[..., :e, :] for s, e in _blocks(M)], axis=-2)
-    return jnp.concatenate([A[..., s:e, s:] @ B[..., s:, :] for s, e in _blocks(M)], axis=-2)
+        return jnp.concatenate([A[..., s:e, :e] @ B[..., :e, :] for s, e in _blocks(M, BLOCK)], axis=-2)
+    return jnp.concatenate([A[..., s:e, s:] @ B[..., s:, :] for s, e in _blocks(M, BLOCK)], axis=-2)
 
 
 def times_transpose(A: Float[Array, "*L m n"], B: Float[Array, "*L p n"]) -> Float[Array, "*L m p"]:
@@ -49,18 +49,27 @@ def times_transpose(A: Float[Array, "*L m n"], B: Float[Array, "*L p n"]) -> Flo
     return jnp.einsum("...mn,...pn->...mp", A, B)
 
 
-def symmetric_product(A: Float[Array, "*L M n"], B: Float[Array, "*L M n"]) -> Float[Array, "*L M M"]:
-    """A Bᵀ where that is symmetric: blocks on and below the diagonal, mirrored.
+def symmetric_product(A: Float[Array, "*L JM n"], B: Float[Array, "*L M n"]) -> Float[Array, "*L JM M"]:
+    """A_j Bᵀ for J matrices A_j on top of each other, where each is symmetric: blocks up to the diagonal, mirrored.
 
     >>> symmetric_product(jnp.ones((2, 3)), jnp.ones((2, 3))).tolist()
     [[3.0, 3.0], [3.0, 3.0]]
     """
-    M = A.shape[-2]
-    if M < 2 * BLOCK:
+    *L, M, n = B.shape
+    J = A.shape[-2] // M
+    block = BLOCK if J == 1 else BLOCK // 2
+    if 2 * block > M:
         return times_transpose(A, B)
-    rows = [times_transpose(A[..., s:e, :], B[..., :e, :]) for s, e in _blocks(M)]
-    lower = jnp.concatenate([jnp.pad(r, [(0, 0)] * (r.ndim - 1) + [(0, M - r.shape[-1])]) for r in rows], axis=-2)
-    return jnp.tril(lower) + _transpose(jnp.tril(lower, -1))
+    A = A.reshape(*L, J, M, n)
+    blocks = _blocks(M, block)
+    rows = [
+        times_transpose(A[..., s:e, :].reshape(*L, -1, n), B[..., :e, :]).reshape(*L, J, e - s, e) for s, e in blocks
+    ]
+    whole = [
+        jnp.concatenate([row] + [_transpose(below[..., s:e]) for below in rows[i + 1 :]], axis=-1)
+        for i, (row, (s, e)) in enumerate(zip(rows, blocks, strict=True))
+    ]
+    return jnp.concatenate(whole, axis=-2).reshape(*L, J * M, M)
 
 
 def _pull_back(c: Array, A: Array, form: Form) -> Array:
@@ -113,5 +122,5 @@ def products(A: Float[Array, "L m k"], B: Float[Array, "K k n"], form: Form = "f
     if L == B.shape[0] == 1:
         return product(A[0], B[0], form)[None]
     if B.shape[0] == 1:
-        return product(A.reshape(L * m, k), B[0]).reshape(L, m, -1)
+        return product(A.reshape(L * m, k), B[0], form if form == "symmetric" else "full").reshape(L, m, -1)
     return product(A, B, form)
