@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .lapack import cholesky, triangular_inverse
 from .parameters import Module
-from .products import times_transpose
+from .products import product, splits, times_transpose
 
 
 def default_jitter(dtype) -> float:
@@ -40,7 +40,11 @@ def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M
     """
     M = dK.shape[-1]
     half = jnp.asarray(np.tril(np.ones((M, M))) - 0.5 * np.eye(M), dK.dtype)
-    return times_transpose(inverse_root, inverse_root @ dK) * jnp.broadcast_to(half, dK.shape)
+    if splits(M):  # in the order whose reverse pass knows that L⁻¹ is triangular
+        whitened = product(inverse_root, times_transpose(dK, inverse_root), "lower")
+    else:
+        whitened = times_transpose(inverse_root, inverse_root @ dK)
+    return whitened * jnp.broadcast_to(half, dK.shape)
 
 
 def _shift(K: Array, jitter: float, more: Array | None = None) -> Array:

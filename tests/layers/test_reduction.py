@@ -36,7 +36,8 @@ def test_values_and_derivatives(shared, L, block, monkeypatch):
         jnp.asarray(np.tril(rng.normal(size=(L, M, M)))),
     )
     symmetric = rng.normal(size=(shared, M, M))
-    direction = (symmetric + symmetric.swapaxes(1, 2), *(jnp.asarray(rng.normal(size=a.shape)) for a in point[1:]))
+    others = [rng.normal(size=a.shape) for a in point[1:]]
+    direction = (symmetric + symmetric.swapaxes(1, 2), *others[:2], np.tril(others[2]))
     weights = jnp.asarray(rng.normal(size=(2, L, N)))
 
     def results(moments):

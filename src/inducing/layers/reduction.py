@@ -5,7 +5,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import root_derivative
-from ..products import products, times_transpose
+from ..products import (
+    lower_gram,
+    lower_times_transpose,
+    lower_transpose_times,
+    product,
+    products,
+    splits,
+    times_transpose,
+)
 
 
 def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
@@ -40,7 +48,8 @@ def mean_and_reduction(
     m: Float[Array, "L M"],
     root: Float[Array, "L M M"],
 ) -> tuple[Float[Array, "L n"], Float[Array, "L n"]]:
-    """Mean and lost variance of each latent at each point, for q(w) = N(m, R Rᵀ), w = Luu⁻¹ v and A = Luu⁻¹ Kuf.
+    """Mean and lost variance of each latent at each point, for q(w) = N(m, R Rᵀ) with a lower-triangular R,
+    w = Luu⁻¹ v and A = Luu⁻¹ Kuf.
 
         mean = mᵀA,      reduction = diag(Kfu T),   T = Luu⁻ᵀ W A,   W = I − R Rᵀ
 
@@ -74,8 +83,8 @@ def row_products(m: Float[Array, "L M"], A: Float[Array, "K M n"]) -> Float[Arra
 
 def _evaluate(inverse_root: Array, Kuf: Array, m: Array, root: Array) -> tuple[Array, Array, tuple[Array, ...]]:
     A = products(inverse_root, Kuf, "lower")
-    W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - times_transpose(root, root)
-    T = products(jnp.swapaxes(inverse_root, 1, 2) @ W, A)
+    W = jnp.eye(root.shape[-1], dtype=root.dtype)[None] - lower_gram(root)
+    T = products(_back(inverse_root, W), A)
     return row_products(m, A), column_sums(jnp.broadcast_to(Kuf, T.shape) * T), (A, W, T)
 
 
@@ -85,13 +94,29 @@ def _mean_and_reduction_jvp(primals, tangents):
     dK, _, dKuf, dm, droot = tangents
     mean, reduction, (A, W, T) = _evaluate(inverse_root, Kuf, m, root)
     E = -root_derivative(inverse_root, dK)
-    H = 2.0 * (products(W, E) - times_transpose(root, droot))
+    H = 2.0 * _half_form(W, E, root, droot)
     dmean = row_products(dm + row_products(m, E), A) + row_products(row_products(m, inverse_root), dKuf)
     HA = products(H, A, "symmetric")
     # plain sums, whose transpose is a broadcast that fuses with what follows
     dreduction = jnp.sum(2.0 * T * _for_each(dKuf, len(T)), axis=1) + jnp.sum(_for_each(A, len(T)) * HA, axis=1)
     # The reverse pass of what follows is computed once, not in each loop over [L, M, n] that it is multiplied in.
     return (mean, reduction), jax.lax.optimization_barrier((dmean, dreduction))
+
+
+def _back(inverse_root: Float[Array, "K M M"], W: Float[Array, "L M M"]) -> Float[Array, "L M M"]:
+    """Luu⁻ᵀ W."""
+    upper = jnp.swapaxes(inverse_root, 1, 2)
+    if not splits(W.shape[-1]):
+        return upper @ W
+    return product(jnp.broadcast_to(jax.lax.optimization_barrier(upper), W.shape), W, "upper")
+
+
+def _half_form(W: Array, E: Array, R: Array, dR: Array) -> Float[Array, "L M M"]:
+    """W E − R dRᵀ or its transpose, which has the same quadratic form: the reverse pass of the one is quicker for
+    small matrices, that of the other computes only what E and dR, which are lower triangular, need."""
+    if not splits(W.shape[-1]):
+        return products(W, E) - times_transpose(R, dR)
+    return lower_transpose_times(E, W) - lower_times_transpose(dR, R)
 
 
 def _for_each(A: Float[Array, "K M n"], L: int) -> Float[Array, "L M n"]:
