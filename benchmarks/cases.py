@@ -1,6 +1,7 @@
 """What is timed: the cases, the arrays that all libraries share, and the operations that each case counts."""
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -99,13 +100,15 @@ GROWTH = {"growth-N": "N", "growth-M": "M", "growth-layers": "layers", "growth-r
 def flops(case: Case) -> float:
     """Operations of the matrix products and factorisations of the algorithm (a product [a, b] @ [b, c] is 2abc).
 
-    An SVGP step at M features and n points, where products with triangular L⁻¹ and those that give a symmetric matrix
-    are done by blocks of 128 rows, so that the share h = (1 + 128/M)/2 of them is done:
+    An SVGP step at M features and n points, where products with triangular matrices and those that give a symmetric
+    one are done by k blocks of rows (1 for M < 256, else of at least 128 and at most 4), so that the share
+    h = (1 + 1/k)/2 of them is done, and g = (1 + 1/k)(1 + 1/2k)/3 of RRᵀ:
         factorise Kuu and invert the factor                     2/3 M³
-        A = L⁻¹Kuf, T = L⁻ᵀWA with W = I − RRᵀ                  1 + h products of 2M²n, 2 of 2M³
+        A = L⁻¹Kuf, T = L⁻ᵀWA with W = I − RRᵀ                  1 + h products of 2M²n, g + h of 2M³
         reverse: G = A diag(c̄) Aᵀ                               h products of 2M²n
-        reverse: GR, WG, L⁻ᵀ Φ L⁻¹                              4 products of 2M³
+        reverse: GR, WG, L⁻ᵀ Φ L⁻¹                              3h + 1 products of 2M³
         Gram matrices and their two gradients                   3 products of 2DMn and of 2DM²
+    Latents that share A do G by two blocks from M = 128 on.
     """
     N, M, D, B = case.N, case.M, case.D, case.batch
 
@@ -114,9 +117,11 @@ def flops(case: Case) -> float:
 
     def svgp(n: float, width: int, latents: int, kernels: int) -> float:
         """`latents` roots R; `kernels` factorisations, which latents may share."""
-        h = (1 + 128 / max(M, 128)) / 2 if latents == 1 else 1.0
-        shared = kernels * (2 * h * M * M * n + 14 / 3 * M**3 + gram(n, width))  # A and L⁻ᵀ Φ L⁻¹ are per kernel
-        return shared + latents * (2 * (1 + h) * M * M * n + 8 * M**3)
+        k = _blocks(M)
+        h, g = (1 + 1 / k) / 2, (1 + 1 / k) * (1 + 0.5 / k) / 3
+        G = 0.75 if kernels < latents and k == 1 and M >= 128 else h
+        shared = kernels * (2 * h * M * M * n + (2 / 3 + 2 * (h + 1)) * M**3 + gram(n, width))  # A and L⁻ᵀ Φ L⁻¹
+        return shared + latents * (2 * (1 + G) * M * M * n + 2 * (g + 3 * h) * M**3)
 
     if case.kind == "svgp":
         return svgp(B, D, 1, 1)
@@ -131,12 +136,16 @@ def flops(case: Case) -> float:
     if case.kind == "collapsed":
         # Ψ = Kuf Kfu, of which the share h is done, and its reverse 2Ψ̄Kuf; Kuf twice (the reverse pass recomputes it)
         # and its two gradients; two factorisations with inverses, whitening of Ψ, and their reverse products.
-        h = (1 + 128 / max(M, 128)) / 2
+        h = (1 + 1 / _blocks(M)) / 2
         return 2 * (1 + h) * M * M * N + 8 * D * M * N + (4 / 3 + 4 + 16) * M**3
     if case.kind == "predict":
         # diag(Kfu C Kuf) by blocks of 128 rows of the symmetric C; C = L⁻ᵀ(I − RRᵀ)L⁻¹, and a check of its accuracy.
         return M * (M + 128) * N + 2 * D * M * N + (2 / 3 + 8) * M**3
     raise ValueError(f"no count of operations for the kind {case.kind!r}.")
+
+
+def _blocks(M: int) -> int:
+    return 1 if M < 256 else min(4, math.ceil(M / 128))
 
 
 def arrays(case: Case) -> dict[str, np.ndarray]:
