@@ -212,7 +212,7 @@ def test_interrupt_under_minibatches():
 
 
 def test_interrupt_before_anything_was_judged(monkeypatch):
-    module = importlib.import_module("inducing.training.fit")  # not the function of that name
+    module = importlib.import_module("inducing.training.walk")  # not the function of that name
     steps, calls = module.compiled_steps(), []
 
     def once(*args):
@@ -229,7 +229,7 @@ def test_interrupt_before_anything_was_judged(monkeypatch):
 
 def test_many_rows_are_sampled_first(monkeypatch):
     """The last steps see all data: the bound is theirs, also after an interrupt before the first of them."""
-    module = importlib.import_module("inducing.training.fit")
+    module = importlib.import_module("inducing.training.climb")
     for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
         monkeypatch.setattr(module, name, value)
     result = quiet(regression(), (X, y), steps=30)
@@ -263,7 +263,7 @@ def test_many_rows_are_sampled_first(monkeypatch):
 
 @pytest.mark.parametrize("place", ["_perturbed", "maximise", "_finish"])
 def test_interrupt_after_the_first_start_keeps_it(monkeypatch, place):
-    module = importlib.import_module("inducing.training.fit")
+    module = importlib.import_module(f"inducing.training.{'climb' if place == 'maximise' else 'fit'}")
     inner, calls = getattr(module, place), []
 
     def second(*args):
@@ -539,7 +539,7 @@ def test_equal_labels_are_told_where_noise_may_go_to_zero():
 @pytest.mark.parametrize("part", ["value", "gradient"])
 def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
     """The climb on all data then begins at the start; a sample that gives none there is left out."""
-    module, climbs = (importlib.import_module(f"inducing.training.{name}") for name in ("fit", "lbfgs"))
+    module, climbs = (importlib.import_module(f"inducing.training.{name}") for name in ("climb", "lbfgs"))
     for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
         monkeypatch.setattr(module, name, value)
     evaluate, seen = climbs.compiled_value_and_gradient(), []

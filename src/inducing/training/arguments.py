@@ -1,0 +1,63 @@
+"""What a fit is given, checked before anything is compiled."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..checks import check_model_and_data
+from ..data import Data, as_data
+from ..layers.encoders import PerDatum
+from ..likelihoods.base import PerDatum as PerDatumValues
+from ..model import Model
+from ..parameters import dtype_of
+
+
+def checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
+    """Held-out data, which must be such that the model can be judged by them."""
+    try:
+        held = as_data(held_out, dtype_of(model))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"held_out: {error}") from error
+    kinds = {type(v) for v in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | PerDatumValues))}
+    if PerDatum in kinds:
+        raise ValueError(
+            "held_out needs q(h) of new data, but an encoder is PerDatum, with Gaussians of the training data alone; "
+            "use ig.layers.Amortised, or leave held_out out."
+        )
+    if PerDatumValues in kinds and (shared := np.intersect1d(held.index, data.index)).size:
+        raise ValueError(
+            f"held_out has rows of index {shared[0]}, a training datum, whose PerDatum value is not theirs; "
+            "pass ig.Data(X, y, index=...) with the rows of PerDatum values that belong to held_out."
+        )
+    try:
+        check_model_and_data(model, held)
+    except ValueError as error:
+        raise ValueError(f"held_out: {error}") from error
+    return held
+
+
+def check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, N) -> None:
+    """Refuse numbers that are none, or out of range; N is the number of rows."""
+
+    def whole(name, value, least, most=None):
+        bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
+        within = _is_number(value) and value % 1 == 0 and least <= value and (most is None or value <= most)
+        if not within:
+            raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
+
+    for name, value, *bounds in (("steps", steps, 0), ("batch_size", batch_size, 1, N), ("patience", patience, 1)):
+        if value is not None:
+            whole(name, value, *bounds)
+    whole("clamp", clamp, 0)
+    whole("starts", starts, 1)
+    if callable(learning_rate):
+        raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
+    if learning_rate is not None and not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
+        raise ValueError(f"learning_rate must be a number greater than 0, got {learning_rate!r}.")
+    if gamma is not None and not (_is_number(gamma) and 0 < gamma <= 1):
+        raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"

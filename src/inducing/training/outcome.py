@@ -1,0 +1,86 @@
+"""How one start of a fit is watched, how it ended, and what a fit says of it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from ..data import Data
+from ..likelihoods.base import AbstractLikelihood
+from .choice import Plan
+from .monitor import History
+from .problem import Problem
+
+Seed = tuple[Array | None, Array]  # the user's key, and the number of a start
+
+
+class Watch(NamedTuple):
+    """What the user asked to see while it runs; `build` makes a model of free arrays, `held_out` a score."""
+
+    progress: bool | str
+    callback: Callable | None
+    patience: int | None
+    build: Callable[[list[Array]], Any]
+    held_out: Callable[[list[Array]], float] | None
+
+
+class Outcome(NamedTuple):
+    """How one start ended: `free` are its best parameters; `sampled` steps saw only a sample of `sample` rows."""
+
+    problem: Problem
+    free: list[Array]
+    history: History
+    bound: float
+    reason: str
+    failures: int
+    sampled: int = 0
+    sample: int = 0
+
+
+def message(
+    plan: Plan,
+    best: Outcome,
+    reached: list[float],
+    interrupted: bool,
+    data: Data,
+    jitter: float,
+    rescaled: bool,
+    unbounded: bool,
+) -> str:
+    """`result.message`."""
+    says = [f"{plan.method} ({plan.why})"]
+    rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
+    rows += f" (the first {best.sampled} on a sample of {best.sample})" if best.sampled else ""
+    says.append(f"{len(best.history.bound)} steps on {rows}: {best.reason}")
+    says.append(f"bound {best.bound:.6g}")
+    if len(reached) > 1:
+        says.append(f"best of {len(reached)} starts, which reached {', '.join(f'{bound:.6g}' for bound in reached)}")
+    if interrupted and best.reason != "interrupted":
+        says.append("interrupted in a later start")
+    if rescaled:
+        says.append("starting scales set from the data")
+    if best.failures:
+        cause = " (labels without noise, or far from the prior's mean, which then needs training: ig.means.Constant())"
+        hint = cause if plan.method == "collapsed" else ""
+        says.append(f"{best.failures} steps were NaN or infinite and skipped{hint}")
+    if unbounded:
+        says.append(
+            "all labels are equal, so that the bound grows without end as the noise goes to 0: freeze the likelihood "
+            "or pass a log_prior of it"
+        )
+    if data.num_missing:
+        says.append(f"{data.num_missing} missing label{'s' if data.num_missing > 1 else ''}")
+    says.append(f"largest relative jitter {jitter:.0e}")
+    return "; ".join(says) + "."
+
+
+def is_unbounded(plan: Plan, best: Outcome, likelihood: AbstractLikelihood, data: Data) -> bool:
+    """Whether a density can be as high as it likes at the labels: all are equal, and its width trains."""
+    trains = bool(jax.tree.leaves(best.problem.positions().likelihood)) and plan.objective.log_prior is None
+    if not trains or any(support.kind == "count" for support in likelihood.supports):
+        return False
+    y, mask = np.asarray(data.y), np.asarray(data.mask)
+    lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
+    return bool((lowest >= highest).all())
