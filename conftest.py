@@ -6,11 +6,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: keep
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):
         os.environ.setdefault(name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Tests compile much and compute little: let the compiler not try hard.
+# Tests compile much and compute little: let the compiler not try hard, nor cut programs into parts for other threads.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
     " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1"
 )
 
+import gc
 import json
 from pathlib import Path
 
@@ -27,6 +29,8 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile("inducing", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("inducing")
 
+gc.set_threshold(50_000)  # tracing makes many objects, few in cycles: to look for these took an eighth of the time
+
 ROOT = Path(__file__).resolve().parent
 
 
@@ -40,9 +44,12 @@ def _shared(variable: str, default: str) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_compilations():
-    """Thousands of compiled functions in one process exhaust its memory maps: drop those of a finished file."""
+    """What is compiled serves the next files too, until there is much of it: a program takes 4 to 20 memory maps, of
+    which Linux allows a process 65,530, and 1 to 2 MB."""
     yield
-    jax.clear_caches()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > 5_000:
+        jax.clear_caches()
 
 
 @pytest.fixture
