@@ -34,38 +34,25 @@ def _warp(x):
     return jnp.stack([jnp.tanh(x[0]), x[0] * x[1], jnp.sin(x[1])])
 
 
-# The kernel, and how many of the inputs span it (all, if its Kuu is regular).
+# One kernel of each make, and how many of the inputs span it (all, if its Kuu is regular). That the Gram matrices and
+# diagonals of each kernel agree, which is all that a sparse GP asks of it, is the matter of the kernels' tests.
 KERNELS = {
     "squared exponential": (K.SquaredExponential([0.7, 0.9], 1.3), 6),
-    "matern 1/2": (K.Matern12(0.8), 6),
     "matern 3/2": (K.Matern32([0.7, 1.1]), 6),
-    "matern 5/2": (K.Matern52(0.8), 6),
-    "rational quadratic": (K.RationalQuadratic(0.8, 1.0, 2.0), 6),
     "periodic": (K.Periodic(K.SquaredExponential(0.6), 1.7), 6),
     "white": (K.White(0.5), 6),
-    "arc cosine 0": (K.ArcCosine(0), 6),
-    "arc cosine 1": (K.ArcCosine(1), 6),
-    "arc cosine 2": (K.ArcCosine(2), 6),
+    "arc cosine": (K.ArcCosine(1), 6),
     "sum": (K.Matern32(0.5) + K.Linear(), 6),
-    "product": (K.Matern32(0.5) * K.Periodic(K.SquaredExponential()), 6),
-    "active dimensions": (K.ActiveDims(K.Matern12(0.5), 0) + 0.5 * K.ActiveDims(K.Matern12(0.5), 1), 6),
+    "product": (K.ActiveDims(K.Matern12(0.5), 0) * K.Periodic(K.SquaredExponential()), 6),
     "change point": (K.ChangePoint((K.Matern12(0.5), K.SquaredExponential(0.5)), [0.0], 5.0), 6),
     "warped": (K.Warped(K.Matern52(0.5), _warp), 6),
     "own": (Brownian(), 6),
     "linear": (K.Linear([1.0, 0.5]), 2),
-    "polynomial": (K.Polynomial(2), 6),
     "constant": (K.Constant(2.0), 1),
-    "cosine": (K.Cosine([1.0, 2.0]), 2),
     "coregion": (K.Coregion([[1.0], [0.5], [-0.5]], [0.3, 0.4, 0.5]), 3),
 }
 
 
-def _quick_to_compile(fn):
-    """Most tests run a program once, so that the time goes into compiling it; at level 0 XLA gets an arcsin wrong."""
-    return eqx.filter_jit(fn, compiler_options={"xla_backend_optimization_level": 1})
-
-
-@_quick_to_compile
 def _sparse_and_exact(prior, X, Y, Z, XS, noise, jitter):
     """Bound, mean and covariance of the optimal sparse GP, and evidence, mean and covariance of the exact one."""
     exact = prior.condition(X, Y, noise)
@@ -75,9 +62,14 @@ def _sparse_and_exact(prior, X, Y, Z, XS, noise, jitter):
     return sparse, (exact.log_marginal_likelihood, exact.mean(XS), exact.covariance(XS))
 
 
-def _compare(prior, x, y, z, xs, jitter=0.0, rtol=1e-6):
+_compiled = eqx.filter_jit(_sparse_and_exact)
+# At level 0, which tests compile with, XLA gets an arcsin wrong.
+_compiled_with_arcsin = eqx.filter_jit(_sparse_and_exact, compiler_options={"xla_backend_optimization_level": 1})
+
+
+def _compare(prior, x, y, z, xs, jitter=0.0, rtol=1e-6, compiled=_compiled):
     arguments = (jnp.asarray(a) for a in (x, y, z, xs, 0.1))
-    for got, expected in zip(*_sparse_and_exact(prior, *arguments, jitter), strict=True):
+    for got, expected in zip(*compiled(prior, *arguments, jitter), strict=True):
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol)
 
 
@@ -86,7 +78,8 @@ def test_sparse_is_exact_when_the_features_span_the_data(name):
     """At Z = X (or M = rank), the optimal q(u) gives the exact posterior, and the bound is the evidence."""
     kernel, rank = KERNELS[name]
     x, xs = (CATEGORIES, CATEGORIES[:3]) if name == "coregion" else (X, XS)
-    _compare(ig.GP(kernel, ig.means.Constant(0.4)), x, Y, x[:rank], xs)
+    compiled = _compiled_with_arcsin if name == "arc cosine" else _compiled
+    _compare(ig.GP(kernel, ig.means.Constant(0.4)), x, Y, x[:rank], xs, compiled=compiled)
 
 
 def _gp(coordinates="w", root=None, seed=1, M=4, jitter=0.0):
@@ -96,7 +89,7 @@ def _gp(coordinates="w", root=None, seed=1, M=4, jitter=0.0):
     return ig.SparseGP(prior, ig.features.InducingPoints(X[:M]), rng.standard_normal(M), root, coordinates, jitter)
 
 
-@_quick_to_compile
+@eqx.filter_jit
 def _views(gp):
     model = ig.Model(gp, ig.likelihoods.Bernoulli())
     x = jnp.asarray(XS)
@@ -128,7 +121,7 @@ def test_u_is_the_value_at_the_inducing_inputs():
 def test_kl_is_that_of_the_processes(coordinates):
     """KL(q(f_grid) ‖ p(f_grid)) on any grid that contains Z is KL(q(u) ‖ p(u)), by NumPy on the grid."""
     gp = _gp(coordinates)
-    for extra in (0, 1, 3):
+    for extra in (0, 3):
         grid = jnp.asarray(np.concatenate([X[:4], XS[:extra]]))
         mean, S = (np.asarray(a[0]) for a in gp.joint(grid[None]))
         P = np.asarray(gp.prior.covariance(grid))
@@ -139,14 +132,14 @@ def test_kl_is_that_of_the_processes(coordinates):
         np.testing.assert_allclose(gp.kl(), kl, rtol=1e-7)
 
 
-@_quick_to_compile
+@eqx.filter_jit
 def _collapsed(model, x, y):
     optimal = ig.collapse(model, (x, y))
     bound = ig.collapsed_elbo(model, (x, y))
     return bound, optimal, ig.elbo(optimal, (x, y)), ig.log_evidence(model, (x, y))
 
 
-@_quick_to_compile
+@eqx.filter_jit
 def _elbo(model, x, y):
     return ig.elbo(model, (x, y))
 
@@ -198,9 +191,8 @@ def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
     y = y.at[3, -1].set(jnp.nan)
     x = jnp.asarray(rng.uniform(-1, 1, (13, 1)))
     model = ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:4])), ig.likelihoods.Gaussian(0.3))
-    in_one = collapsed.careful_bound(model, (x, y))
+    in_one = jax.jit(lambda x, y: collapsed.careful_bound(model, (x, y)))(x, y)
     monkeypatch.setattr(collapsed, "MOST", 5)
-    np.testing.assert_allclose(collapsed.careful_bound(model, (x, y)), in_one, rtol=1e-10)
     parts = partition(model)
 
     def results(order):
@@ -209,9 +201,10 @@ def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
 
         return jax.jit(jax.value_and_grad(bound))(parts.free)
 
-    orders = (collapsed.careful_bound, collapsed.quick_bound)
-    for first, last in zip(*(jax.tree.leaves(results(order)) for order in orders), strict=True):
-        np.testing.assert_allclose(first, last, rtol=1e-7, atol=1e-8)
+    first, last = (jax.tree.leaves(results(order)) for order in (collapsed.careful_bound, collapsed.quick_bound))
+    np.testing.assert_allclose(first[0], in_one, rtol=1e-10)
+    for a, b in zip(first, last, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8)
 
 
 def test_collapsed_bound_of_many_features():
@@ -335,12 +328,12 @@ def test_nested_points_never_lower_the_collapsed_bound():
     likelihood = ig.likelihoods.Gaussian(0.04)
     prior = ig.GP(K.Matern52(0.5))
 
-    @_quick_to_compile
+    @eqx.filter_jit
     def bound(z):
         return ig.collapsed_elbo(ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(z)), likelihood), (x, y))
 
     bounds = [float(bound(jnp.asarray(x[:M]))) for M in (2, 6, 20)]
-    evidence = float(prior.condition(x, y, 0.04).log_marginal_likelihood)
+    evidence = float(jax.jit(lambda x, y: prior.condition(x, y, 0.04).log_marginal_likelihood)(x, y))
     assert np.all(np.diff(bounds) > 0) and bounds[-1] <= evidence + 1e-6
     assert evidence - bounds[-1] < 0.5 * (evidence - bounds[0])
 
@@ -351,10 +344,10 @@ def test_minibatch_bounds_average_to_the_whole():
     y = (Y > 0).astype(float)
     elbo = eqx.filter_jit(lambda x, y: ig.elbo(model, (x, y), num_data=6))
     parts = [float(elbo(X[i : i + 2], y[i : i + 2])) for i in (0, 2, 4)]
-    np.testing.assert_allclose(np.mean(parts), ig.elbo(model, (X, y)), rtol=1e-10)
+    np.testing.assert_allclose(np.mean(parts), _elbo(model, X, y), rtol=1e-10)
 
 
-DRAWN = ("squared exponential", "matern 3/2", "periodic", "linear", "sum", "arc cosine 1")
+DRAWN = ("squared exponential", "matern 3/2", "periodic", "linear", "sum", "arc cosine")
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -365,7 +358,7 @@ def test_draws_have_the_moments_of_q(name):
     root = 0.5 * np.eye(M) + np.tril(0.2 * np.random.default_rng(2).standard_normal((M, M)), -1)
     gp = ig.SparseGP(ig.GP(kernel, ig.means.Constant(0.5)), ig.features.InducingPoints(X[:M]), np.ones(M), root)
     x, S = jnp.asarray(np.concatenate([XS, X[:1]])), 4000
-    draws = _quick_to_compile(lambda keys: jax.lax.map(lambda k: gp.draw(k, 64, 2)(x)[:, 0], keys, batch_size=500))
+    draws = eqx.filter_jit(lambda keys: jax.lax.map(lambda k: gp.draw(k, 64, 2)(x)[:, 0], keys, batch_size=500))
     f = np.asarray(draws(jax.random.split(jax.random.key(0), S)))
     mean, cov = (np.asarray(a[0]) for a in gp.joint(x[None]))
     np.testing.assert_array_less(np.abs(f.mean(0) - mean[:, 0]), 5 * f.std(0) / np.sqrt(S) + 1e-5)
@@ -393,7 +386,7 @@ def test_extreme_lengthscales(lengthscale):
     _compare(ig.GP(K.Matern52(lengthscale)), X, Y, X, np.concatenate([X[:2], XS[:1]]), 1e-6, 1e-4)
 
 
-@_quick_to_compile
+@eqx.filter_jit
 def _fitted_posterior(kernel, x, y, xs, noise):
     """Mean, variance and bound of the optimal sparse GP with Z = X, with the default jitter."""
     model = ig.Model(ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(x)), ig.likelihoods.Gaussian(noise))
@@ -446,7 +439,7 @@ def test_gradient_of_the_bound(objective, coordinates):
     def value(flat):
         return objective(eqx.tree_at(lambda p: p.free, split, unravel(flat)).model(), (X, Y))
 
-    @_quick_to_compile
+    @eqx.filter_jit
     def gradients(flat):
         differences = jax.lax.map(lambda e: (value(flat + step * e) - value(flat - step * e)) / (2 * step), units)
         forward = jax.lax.map(lambda e: jax.jvp(value, (flat,), (e,))[1], units)
