@@ -388,19 +388,19 @@ def test_gradients_against_finite_differences(make, options):
     model = make()
     arrays, static = eqx.partition(model, eqx.is_inexact_array)
     flat, unravel = jax.flatten_util.ravel_pytree(arrays)
-    value = jax.jit(lambda v: ig.elbo(eqx.combine(unravel(v), static), DATA, key=KEY, **options))
-    gradient = jax.jit(jax.grad(value))(flat)
+    both = jax.jit(jax.value_and_grad(lambda v: ig.elbo(eqx.combine(unravel(v), static), DATA, key=KEY, **options)))
+    gradient = both(flat)[1]
     for seed in range(3):
         direction = jax.random.normal(jax.random.key(seed), flat.shape)
         eps = 1e-5
-        difference = (value(flat + eps * direction) - value(flat - eps * direction)) / (2 * eps)
+        difference = (both(flat + eps * direction)[0] - both(flat - eps * direction)[0]) / (2 * eps)
         np.testing.assert_allclose(gradient @ direction, difference, rtol=2e-6)
 
 
 def encoder_gradients(model, data, num, **options):
     def gradient(key):
-        g = eqx.filter_grad(lambda m: ig.elbo(m, data, key=key, **options))(model)
-        return g.layers[0].encoder.mean.sum(), g.layers[-1]
+        value, g = eqx.filter_value_and_grad(lambda m: ig.elbo(m, data, key=key, **options))(model)
+        return g.layers[0].encoder.mean.sum(), g.layers[-1], value
 
     run = eqx.filter_jit(lambda ks: jax.lax.map(gradient, ks, batch_size=100))
     return run(jax.random.split(jax.random.key(3), num))
@@ -413,21 +413,20 @@ def latent_gp_with_a_skip():
     return ig.Model([latent, ig.Skip(gp(D=2, root=1.0)), last], ig.likelihoods.Gaussian(NOISE))
 
 
-@pytest.mark.parametrize(("make", "beta"), [(linear_decoder, 1.0), (linear_decoder, 0.5), (deep_latent_gp, 0.7)])
+@pytest.mark.parametrize(("make", "beta"), [(linear_decoder, 0.5), (deep_latent_gp, 0.7)])
 def test_doubly_reparameterised_gradients_are_unbiased(make, beta):
     """The same value and decoder gradient for each key, and the encoder gradient in expectation: also when a GP is
     drawn jointly over the replicates, so that a weight depends on all latent variables of its datum."""
     model, R, num = make(), 3, 2000
     data = UNSUPERVISED if make is linear_decoder else DATA
     options = {"importance": R, "beta": beta}
-    plain, decoder = encoder_gradients(model, data, num, **options)
-    doubly, same = encoder_gradients(model, data, num, doubly_reparameterised=True, **options)
+    plain, decoder, values = encoder_gradients(model, data, num, **options)
+    doubly, same, others = encoder_gradients(model, data, num, doubly_reparameterised=True, **options)
+    np.testing.assert_allclose(others, values, rtol=1e-12)
     for a, b in zip(jax.tree.leaves(decoder), jax.tree.leaves(same), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
     error = np.hypot(np.std(plain), np.std(doubly)) / np.sqrt(num)
     assert abs(np.mean(plain) - np.mean(doubly)) < 4.5 * error
-    value, other = (elbo(model, data, key=KEY, doubly_reparameterised=d, **options) for d in (False, True))
-    np.testing.assert_allclose(value, other, rtol=1e-12)
 
 
 class Lines(ig.layers.AbstractLayer):
@@ -474,8 +473,8 @@ def test_doubly_reparameterised_gradients_couple_the_replicates_of_a_gp(make):
 
 def test_doubly_reparameterised_gradients_are_less_noisy():
     model = linear_decoder()
-    plain, _ = encoder_gradients(model, UNSUPERVISED, 300, importance=50)
-    doubly, _ = encoder_gradients(model, UNSUPERVISED, 300, importance=50, doubly_reparameterised=True)
+    plain, *_ = encoder_gradients(model, UNSUPERVISED, 300, importance=50)
+    doubly, *_ = encoder_gradients(model, UNSUPERVISED, 300, importance=50, doubly_reparameterised=True)
     assert np.std(doubly) < 0.3 * np.std(plain)
 
 
@@ -519,10 +518,11 @@ def test_global_importance_weighting_looks_into_skips():
     layer = ig.BayesianDense(1, 1, mean=mean, root=np.linalg.cholesky(V), prior_scale=[[1.5], [0.7]])
     model = ig.Model([ig.Skip(layer), linear(2.0, 1.0)], ig.likelihoods.Gaussian(NOISE))
     evidence = multivariate_normal((2.0 * X)[:, 0], design @ S @ design.T + NOISE * np.eye(N)).logpdf(Y[:, 0])
-    np.testing.assert_allclose(ig.iw_elbo_global(model, DATA, key=KEY, importance=3), evidence, rtol=1e-10)
+    bound = eqx.filter_jit(ig.iw_elbo_global)
+    np.testing.assert_allclose(bound(model, DATA, key=KEY, importance=3), evidence, rtol=1e-10)
     latent = linear_decoder(encoder=exact_encoder())
     skipped = ig.Model([ig.Skip(latent.layers), linear(1.0)], latent.likelihood)
-    np.testing.assert_allclose(ig.iw_elbo_global(skipped, UNSUPERVISED, key=KEY, importance=3), EVIDENCE, rtol=1e-10)
+    np.testing.assert_allclose(bound(skipped, UNSUPERVISED, key=KEY, importance=3), EVIDENCE, rtol=1e-10)
 
 
 def test_global_importance_weighting_refuses_minibatches_and_gps():
