@@ -1,5 +1,6 @@
 """Starting values: inducing inputs, and scales from data."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -284,7 +285,7 @@ def test_scales_of_priors_that_map_their_latents(name):
     if name == "as input":  # the labels of each output by themselves
         prior, inputs, p = prior.prior, inputs[:, :-1], inputs[:, -1]
         labels = np.where(p[:, None] == np.arange(3), labels, np.nan)
-    variances = np.diagonal(prior.covariance(jnp.asarray(inputs)))
+    variances = np.diagonal(eqx.filter_jit(prior.covariance)(jnp.asarray(inputs)))
     assert np.isclose(variances.mean(), np.nanvar(labels, axis=0).mean())
 
 
@@ -401,16 +402,17 @@ def test_a_kronecker_root_is_looked_at_factor_by_factor(monkeypatch):
 
 
 def test_values_in_other_units_are_taken_for_a_mistake():
+    untrained = float(eqx.filter_jit(ig.elbo)(regression(), (X, y)))
     for scale in (1e12, 1e-12):
         result = ig.fit(regression(), (X, y * scale), progress=False)
-        assert result.bound + len(y) * np.log(scale) > float(ig.elbo(regression(), (X, y))) + 20
+        assert result.bound + len(y) * np.log(scale) > untrained + 20
 
 
 @pytest.mark.parametrize(
     ("inputs", "labels"),
     [
         ([[1.0]], [2.0]),  # N = 1
-        ([[1.0]] * 6, [1.0, 2.0, 1.5, 1.2, 1.8, 1.1]),  # one input, often
+        ([[1.0]] * 3, [1.0, 2.0, 1.5]),  # one input, often
         ([[0.0], [1.0], [2.0]], [5.0, 5.0, 5.0]),  # labels all the same
         ([[0.0], [1.0], [2.0]], [0.0, 0.0, 0.0]),
         ([[1e5], [1e5 + 1], [1e5 + 2]], [1.0, 2.0, 3.0]),  # far from the origin
