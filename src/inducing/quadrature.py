@@ -292,6 +292,48 @@ def threshold_cdf(
     return above / total
 
 
+def student_t_cdf(
+    x: Float[Array, "*shape"], df: Float[Array, "*shape"], variance: Float[Array, "*shape"], num: int
+) -> Float[Array, "*shape"]:
+    """P(e + t ≤ x), e ~ N(0, variance) and t Student-t with `df` degrees of freedom, elementwise.
+
+    Given the precision g ~ Gamma(df/2, df/2) of t, the sum is Gaussian: E[Φ(x √g / √(variance g + 1))]. A trapezoid
+    rule in τ, where 2 τ = arcsinh((h − a)/w) + arcsinh((h − b)/w), h = log g: nodes are dense around a, where the
+    density of h bends, and around b, where Φ does, e^{−b} = x² + variance. The error is relative, about 1e-7, however
+    heavy the tails and narrow or wide the Gaussian.
+
+    >>> zero = jnp.zeros(1)
+    >>> print(student_t_cdf(zero - 1e6, zero + 1, zero, 80))      # Cauchy: 1e-6/π
+    [3.18309886e-07]
+    """
+    k = 0.5 * df
+    rate = jax.lax.stop_gradient(k)
+    fall = 36.0 / rate  # the nodes span where the density of h, (h − e^h + 1) k, has fallen by no more than e⁻³⁶
+    lower, upper = -fall - jnp.sqrt(2 * fall), jnp.minimum(jnp.sqrt(2 * fall), jnp.log(2 * fall + 2))
+    for _ in range(5):
+        lower, upper = (h - (jnp.expm1(h) - h - fall) / jnp.expm1(h) for h in (lower, upper))
+    width = 2 / jnp.sqrt(jnp.maximum(rate, 1.0))
+    a = jnp.maximum(-jnp.log(rate), 0.0)
+    b = jnp.clip(-jnp.log(jax.lax.stop_gradient(x * x + variance)), lower, upper)
+    middle, half = 0.5 * (a + b), 0.5 * (a - b) / width
+    first, last = (0.5 * (jnp.arcsinh((h - a) / width) + jnp.arcsinh((h - b) / width)) for h in (lower, upper))
+    step = (last - first) / (num - 1)
+
+    def add(sums: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], None]:
+        tau = first + step * i
+        e = jnp.exp(tau)
+        cosh, sinh = 0.5 * (e + 1 / e), 0.5 * (e - 1 / e)
+        root = jnp.sqrt(cosh * cosh + half * half)
+        h = middle + width * (sinh / cosh) * root
+        r = jnp.exp(0.5 * h)
+        mass = jnp.exp(k * (h - jnp.expm1(h))) * (root / (cosh * cosh) + sinh * sinh / root)
+        return (sums[0] + mass, sums[1] + mass * ndtr(x * r / jnp.sqrt(variance * r * r + 1))), None
+
+    zero = jnp.zeros_like(x)
+    (total, below), _ = jax.lax.scan(add, (zero, zero), jnp.arange(num, dtype=x.dtype))
+    return below / total
+
+
 def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
     """The x in [lower, upper] where below(x) turns from true to false, elementwise: the upper end of the last bracket.
 

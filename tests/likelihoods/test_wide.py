@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import betainc, expit, gammaln, log_ndtr, logsumexp, ndtr
+from scipy.special import betainc, expit, gammainc, gammaln, log_ndtr, logsumexp, ndtr
 
 import inducing.likelihoods as L
 
@@ -333,6 +333,58 @@ def test_cdf_of_a_threshold(name):
     single = jax.tree.map(lambda a: a.astype(jnp.float32), lik)
     got = eqx.filter_jit(single.predictive_cdf)(*(a.astype(jnp.float32) for a in (mean, sd**2, labels)))
     np.testing.assert_allclose(got[:, 0], truth, atol=2e-3 if name == "many" else 3e-5)  # f itself is that coarse
+
+
+SCALED = {  # likelihood of a label 1 that e^f scales, cdf given f
+    "gamma": (L.Gamma(2.3), lambda f: gammainc(2.3, bounded_exp(-f))),
+    "many": (L.Gamma(1e4), lambda f: gammainc(1e4, bounded_exp(-f))),
+    "near_zero": (L.Gamma(0.05), lambda f: gammainc(0.05, bounded_exp(-f))),
+    "exponential": (L.Exponential(), lambda f: -np.expm1(-bounded_exp(-f))),
+    "weibull": (L.Weibull(3.0), lambda f: -np.expm1(-bounded_exp(-3.0 * f))),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_cdf_of_a_scaled_label(name):
+    """q(f) of a point, much narrower than the likelihood, as wide and much wider, down to probabilities of 1e-6."""
+    lik, cdf = SCALED[name]
+    centre, width = (float(a[0, 0]) for a in lik.focus(jnp.ones((1, 1))))
+    cases = [
+        (centre + d * np.hypot(sd, width), sd)
+        for d in (-4.0, -2.0, 0.1, 1.0, 3.0)
+        for sd in (0.0, 1e-4, 0.1, 3.0, 30.0)
+    ]
+    truth = np.array([WEIGHTS @ cdf(mean + sd * Z) for mean, sd in cases])
+    mean, sd = (jnp.asarray(a)[:, None] for a in zip(*cases, strict=True))
+    got = eqx.filter_jit(lik.predictive_cdf)(mean, sd**2, jnp.ones_like(mean))
+    np.testing.assert_allclose(got[:, 0], truth, rtol=2e-4 if name == "near_zero" else 3e-5, atol=1e-10)
+
+
+@pytest.mark.parametrize("df", [0.5, 1.0, 4.0, 30.0, 1e4])
+def test_cdf_of_heavy_tails(df):
+    """Scales from a thousandth to a thousand times the width of q(f), with relative accuracy in the lower tail."""
+    mean, t = 0.3, -np.geomspace(0.01, 12.0, 9)
+    for scale, sd in ((1e-3, 1.0), (0.5, 1.0), (1.0, 0.3), (1.0, 1e-3), (1.0, 0.0)):
+        y = mean + np.hypot(scale, sd) * np.concatenate([np.sinh(t), -t])
+        truth = np.array([WEIGHTS @ stats.t.cdf(v, df, mean + sd * Z, scale) for v in y])
+        seen = truth > 1e-9
+        one = jnp.ones((len(y), 1))
+        for dtype, rtol in ((jnp.float64, 1e-6), (jnp.float32, 3e-5)):
+            lik = jax.tree.map(lambda a, dtype=dtype: a.astype(dtype), L.StudentT(df, scale))
+            args = (a.astype(dtype) for a in (mean * one, sd**2 * one, jnp.asarray(y)[:, None]))
+            got = np.asarray(heavy_cdf(lik, *args))[:, 0]
+            np.testing.assert_allclose(got[seen], truth[seen], rtol=rtol)
+
+
+heavy_cdf = eqx.filter_jit(lambda lik, *args: lik.predictive_cdf(*args))
+
+
+@pytest.mark.parametrize("lik", [L.StudentT(), L.Gamma(), L.Poisson(), L.NegativeBinomial(), L.Binomial(9)])
+def test_cdfs_without_incomplete_functions(lik):
+    """Incomplete gamma and beta functions are loops, at each node: quantiles of 10,000 rows took minutes."""
+    one = jnp.ones((1, 1))
+    operations = str(jax.make_jaxpr(lik.predictive_cdf)(one, one, one))
+    assert "igamma" not in operations and "regularized_incomplete_beta" not in operations
 
 
 def poisson_million(f):

@@ -4,12 +4,13 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import betainc, gammainc, gammaln, ndtr
+from jax.scipy.special import betainc, gammaln, ndtr
 from jaxtyping import Array, Float
 
 from inducing import parameters
 from inducing.likelihoods.base import (
     BEND,
+    PREDICTIVE_NODES,
     AbstractElementwise,
     AbstractLikelihood,
     broadcast,
@@ -24,6 +25,7 @@ from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
 from inducing.likelihoods.special import bounded_exp, half_erfcx, log_beta, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.parameters import fixed, positive
+from inducing.quadrature import student_t_cdf, threshold_cdf
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -61,13 +63,7 @@ class StudentT(AbstractElementwise):
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
-
-        def cdf(f: Array) -> Array:
-            t = (y - f) / scale
-            tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + t * t))
-            return jnp.where(t < 0, tail, 1 - tail)
-
-        return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
+        return student_t_cdf((y - mean) / scale, df, marginal_variance(mean, cov) / scale**2, PREDICTIVE_NODES)
 
     def focus(self, y, *, index=None):
         return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index)
@@ -198,6 +194,13 @@ class LogNormal(AbstractLikelihood):
         return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index) ** 2
 
 
+def _scaled_cdf(likelihood: AbstractElementwise, mean: Array, cov: Array, y: Array, index: Array | None) -> Array:
+    """P(label ≤ y) of a label that e^f scales, f ~ N(mean, cov): P(label ≤ y | f) falls in f by y p(y | f)."""
+    focus = likelihood.focus(y, index=index)
+    variance = marginal_variance(mean, cov)
+    return threshold_cdf(lambda f: likelihood.log_prob(f, y, index=index), mean, variance, PREDICTIVE_NODES, *focus)
+
+
 class Gamma(AbstractElementwise):
     """p(y | f) = Gamma(y; shape, scale e^f) = y^{shape − 1} exp(−y e^{−f}) / (Γ(shape) e^{shape f}), y > 0.
 
@@ -230,8 +233,7 @@ class Gamma(AbstractElementwise):
         return Distribution(broadcast(self.shape, f.shape, index), jnp.exp(-f))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        shape = broadcast(self.shape, mean.shape, index)
-        return quadrature_cdf(lambda f: gammainc(shape, y * jnp.exp(-f)), mean, cov, self.focus(y, index=index))
+        return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
         shape = broadcast(self.shape, y.shape, index)
@@ -267,7 +269,7 @@ class Exponential(AbstractElementwise):
         return Distribution(jnp.exp(-f))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        return quadrature_cdf(lambda f: -jnp.expm1(-y * jnp.exp(-f)), mean, cov, self.focus(y, index=index))
+        return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
         return jnp.log(jnp.maximum(y, jnp.finfo(y.dtype).tiny)), jnp.ones_like(y)
@@ -309,10 +311,7 @@ class Weibull(AbstractElementwise):
         return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        k = broadcast(self.shape, mean.shape, index)
-        return quadrature_cdf(
-            lambda f: -jnp.expm1(-jnp.exp(k * (jnp.log(y) - f))), mean, cov, self.focus(y, index=index)
-        )
+        return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
         return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index), 1.0)
