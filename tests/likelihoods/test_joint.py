@@ -180,6 +180,52 @@ def test_correlated_form_agrees_with_the_independent_one():
     np.testing.assert_allclose(lik.prob_largest(mean, jax.vmap(jnp.diag)(variance), y), independent, atol=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("mean", "sd"),
+    [([0.0, 0.0, -0.1], [1.0, 1.0, 1e-3]), ([0.0, 0.5, 0.3], [1.0, 2.0, 0.01]), ([0.1, 2.9, 0.0], [1.0, 1.0, 1e-3])],
+)
+def test_the_largest_of_latents_known_to_different_precision(mean, sd):
+    """Among rivals the narrowest sets where the product of their cdfs rises; probabilities were off by 0.014."""
+    mean, sd = np.array(mean), np.array(sd)
+    z = np.linspace(-9, 9, 200_001)
+    w = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
+    truth = []
+    for y in range(3):
+        f = mean[y] + sd[y] * z
+        truth.append(w @ np.prod([special.ndtr((f - mean[c]) / sd[c]) for c in range(3) if c != y], axis=0))
+    rows = jnp.ones((3, 1)) * jnp.asarray(mean)[None], jnp.ones((3, 1)) * jnp.asarray(sd**2)[None]
+    got = L.RobustMax(3).prob_largest(*rows, jnp.arange(3.0)[:, None])[:, 0]
+    np.testing.assert_allclose(got, truth, atol=2e-6)
+
+
+@pytest.mark.parametrize("sd", [0.3, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_three_classes_under_wide_latents(sd, correlation):
+    """E[1 / (1 + e^a + e^b)], integrated over b given a in terms of the logistic density; they were off by 0.06."""
+    cov = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.3 * correlation], [0.0, 0.3 * correlation, 0.2]]) * sd**2
+    mean = np.array([0.3, -0.2, 0.5]) * sd
+    x = np.linspace(-40.0, 40.0, 4001)  # of logistic noise
+    logistic = special.expit(x) * special.expit(-x) * (x[1] - x[0])
+    t = np.linspace(-9.0, 9.0, 2001)
+    a = np.sinh(t)
+    truth = []
+    for y in range(3):
+        contrast = np.delete(np.eye(3) - np.eye(3)[y], y, axis=0)
+        (ma, mb), c = contrast @ mean, contrast @ cov @ contrast.T
+        slope = c[1, 0] / c[0, 0]
+        rest = np.sqrt(c[1, 1] - slope * c[1, 0])
+        inner = special.ndtr((np.logaddexp(0, a) - mb - slope * (a - ma))[:, None] / rest - x / rest) @ logistic
+        w = (t[1] - t[0]) * np.cosh(t) * stats.norm.pdf(a, ma, np.sqrt(c[0, 0]))
+        truth.append(w @ (inner * special.expit(-a)))
+    lik, rows = L.Softmax(3), jnp.ones((3, 1))
+    args = rows * jnp.asarray(mean)[None], rows[:, :, None] * jnp.asarray(cov)[None], jnp.arange(3.0)[:, None]
+    np.testing.assert_allclose(np.sum(truth), 1.0, atol=2e-6)
+    np.testing.assert_allclose(np.exp(predictive_log_prob(lik, *args))[:, 0], truth, atol=3e-5)
+
+
+predictive_log_prob = eqx.filter_jit(lambda lik, *args: lik.predictive_log_prob(*args))
+
+
 def test_a_likelihood_per_output():
     parts = (L.Gaussian(0.2), L.HeteroscedasticGaussian(), L.Bernoulli("logit"), L.LogNormal(0.3))
     lik = L.PerOutput(parts)

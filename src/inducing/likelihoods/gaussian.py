@@ -113,7 +113,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
         m0, m1, v0, v1, c = _split(mean, cov)
         if self.link is jnp.exp:
             return -0.5 * (_LOG_2PI + jnp.exp(2 * (v1 - m1)) * ((y - m0 + 2 * c) ** 2 + v0)) - m1
-        slope, rest = _regress(v0, v1, c)
+        slope, rest = regress(v0, v1, c)
 
         def fn(f1: Array) -> Array:
             log_scale = self._log_scale(f1)
@@ -130,7 +130,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         m0, m1, v0, v1, c = _split(mean, cov)
-        slope, rest = _regress(v0, v1, c)
+        slope, rest = regress(v0, v1, c)
 
         def log_prob(f1: Array) -> Array:
             return _normal_log_prob(y, m0 + slope * (f1 - m1), rest + self.link(f1) ** 2)
@@ -141,7 +141,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         m0, m1, v0, v1, c = _split(mean, cov)
-        slope, rest = _regress(v0, v1, c)
+        slope, rest = regress(v0, v1, c)
 
         def cdf(f1: Array) -> Array:
             return ndtr((y - m0 - slope * (f1 - m1)) / jnp.sqrt(rest + self.link(f1) ** 2))
@@ -164,7 +164,7 @@ def _split(mean: Array, cov: Array) -> tuple[Array, Array, Array, Array, Array]:
     return mean[..., :P], mean[..., P:], variance[..., :P], variance[..., P:], cross
 
 
-def _regress(v0: Array, v1: Array, c: Array) -> tuple[Array, Array]:
+def regress(v0: Array, v1: Array, c: Array) -> tuple[Array, Array]:
     """E[f_0 | f_1] = m_0 + slope (f_1 − m_1), with variance `rest`."""
     slope = jnp.where(v1 > 0, c / jnp.where(v1 > 0, v1, 1.0), 0.0)
     return slope, jnp.maximum(v0 - slope * c, 0.0)

@@ -9,12 +9,14 @@ from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import BEND, AbstractLikelihood
+from inducing.likelihoods.gaussian import regress
 from inducing.likelihoods.special import log_sigmoid_tower
 from inducing.likelihoods.supports import Support, classes
 from inducing.parameters import UNIT_INTERVAL, fixed
 from inducing.quadrature import (
     expectation,
     gaussian_nodes,
+    graded_nodes,
     log_expectation,
     qmc_rule,
     root,
@@ -99,7 +101,8 @@ class Softmax(AbstractCategorical):
     """p(y = c | f) = e^{f_c} / Σ_j e^{f_j}.
 
     Only the C − 1 margins f_c − f_y matter: their expectation is a one-dimensional rule for two classes, a
-    tensor rule for three and a fixed quasi-Monte Carlo rule (an error of about 1e-3) for more.
+    two-dimensional one for three and a fixed quasi-Monte Carlo rule for more (an error of about 1e-3, and of up to
+    1e-2 under latents of a standard deviation of 5 and more).
 
     >>> import inducing as ig, jax.numpy as jnp
     >>> lik = ig.likelihoods.Softmax(num_classes=3)
@@ -143,8 +146,27 @@ class Softmax(AbstractCategorical):
             margin, spread = _margins(mean, cov, y)
             zero = jnp.zeros_like(margin)
             return log_expectation(jax.nn.log_sigmoid, -margin, spread[..., 0], 80, zero, zero + BEND)
+        if self.num_classes == 3:
+            return _log_first_of_three(*_margins(mean, cov, y))
         logs, w = self._nodes(mean, cov, y)
         return logsumexp(logs + jnp.log(w), axis=0)
+
+
+def _log_first_of_three(margin: Array, cov: Array) -> Array:
+    """log E[1 / (1 + e^a + e^b)] [N, 1] of two margins a, b [N, 2]: b given a, then a.
+
+    A factor 1 / (1 + e^a), and σ(log(1 + e^a) − b), which steps down at b = log(1 + e^a): nodes gather there.
+    """
+    a, b = margin[:, :1], margin[:, 1:]
+    variance_b = cov[:, 1:, 1]
+    slope, rest = regress(variance_b, cov[:, :1, 0], cov[:, 1:, 0])
+    step = jax.nn.softplus(b - 2 * safe_sqrt(variance_b))  # in a: at 0, unless b is greater for sure
+    at_a, w_a = graded_nodes(a, cov[:, :1, 0], 32, step, jnp.full_like(a, BEND))
+    edge = jax.nn.softplus(at_a)
+    given_a = b[None] + slope[None] * (at_a - a[None]), jnp.broadcast_to(rest[None], at_a.shape)
+    at_b, w_b = graded_nodes(*given_a, 32, edge, jnp.full_like(at_a, BEND))
+    inner = logsumexp(jax.nn.log_sigmoid(edge[None] - at_b), b=w_b, axis=0)
+    return logsumexp(inner - edge, b=w_a, axis=0)
 
 
 class RobustMax(AbstractCategorical):
@@ -198,7 +220,7 @@ def _largest_independent(mean: Array, variance: Array, y: Array) -> Array:
     m, v = jnp.take_along_axis(mean, own, axis=1), jnp.take_along_axis(variance, own, axis=1)
     rival = jnp.take_along_axis(mean, others, axis=1)
     sd = jnp.maximum(safe_sqrt(jnp.take_along_axis(variance, others, axis=1)), 1e-3 * safe_sqrt(v) + 1e-8)
-    best = jnp.argmax(rival, axis=1, keepdims=True)
+    best = jnp.argmax(rival - 3 * sd, axis=1, keepdims=True)  # its cdf is the steepest that is not cut off by another's
     centre, width = jnp.take_along_axis(rival, best, axis=1), jnp.take_along_axis(sd, best, axis=1)
     return expectation(lambda f: jnp.prod(ndtr((f - rival) / sd), axis=1, keepdims=True), m, v, 80, centre, 1.5 * width)
 
