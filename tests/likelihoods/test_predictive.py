@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ from scipy import special, stats
 
 import inducing.likelihoods as L
 from inducing.likelihoods.predictive import _search_count
+from inducing.likelihoods.supports import COUNT, Support
 
 ONE = jnp.ones((1, 1))
 DENSE = np.linspace(-14, 14, 400001)
@@ -123,6 +125,78 @@ def test_a_likelihood_of_ones_own():
     full = FullCauchy().predictive(mean, variance)
     np.testing.assert_allclose(WEIGHTS @ stats.cauchy(f).cdf(float(full.quantile(0.9)[0, 0])), 0.9, rtol=1e-7)
     assert full.sample(jax.random.key(0), (2,)).shape == (2, 1, 1)
+
+
+class Counts(L.AbstractQuadratureLikelihood):
+    support: ClassVar[Support] = COUNT
+
+    def log_prob(self, f, y, *, index=None):
+        return y * f - jnp.exp(f) - jax.scipy.special.gammaln(y + 1)
+
+    def distribution(self, f, *, index=None):
+        from numpyro.distributions import Poisson
+
+        return Poisson(jnp.exp(f))
+
+
+class Undeclared(L.AbstractQuadratureLikelihood):
+    def log_prob(self, f, y, *, index=None):
+        return Counts().log_prob(f, y)
+
+    def distribution(self, f, *, index=None):
+        return Counts().distribution(f)
+
+
+class Circular(L.AbstractQuadratureLikelihood):
+    def log_prob(self, f, y, *, index=None):
+        return jnp.cos(y - f) - np.log(2 * np.pi * special.i0(1.0))
+
+    def distribution(self, f, *, index=None):
+        from types import SimpleNamespace
+
+        return SimpleNamespace(mean=f, variance=jnp.ones_like(f))
+
+
+class Twofold(L.AbstractQuadratureLikelihood):
+    def num_latents(self, num_outputs):
+        return 2 * num_outputs
+
+    def log_prob(self, f, y, *, index=None):
+        return -0.5 * (y - f[..., :1]) ** 2 - f[..., 1:]
+
+
+def test_counts_of_ones_own():
+    """As Poisson has them. Without `support` the lower end of an interval was −2e17."""
+    args = 0.3 * ONE, 0.5 * ONE
+    own, known = Counts().predictive(*args), L.Poisson().predictive(*args)
+    np.testing.assert_allclose(own.log_prob(2 * ONE), known.log_prob(2 * ONE), rtol=1e-9)
+    np.testing.assert_allclose([own.mean, own.variance], [known.mean, known.variance], rtol=1e-7)
+    np.testing.assert_array_equal(own.interval(0.95), known.interval(0.95))
+    with pytest.raises(ValueError, match="labels of Counts must be whole numbers"):
+        own.log_prob(0.5 * ONE)
+    with pytest.raises(TypeError, match=r"Undeclared.distribution is discrete.*set `support = COUNT`"):
+        Undeclared().predictive(*args).interval(0.95)
+
+
+def test_what_a_likelihood_of_ones_own_lacks():
+    pred = Circular().predictive(ONE, ONE)
+    np.testing.assert_allclose(pred.variance, 2.0)
+    with pytest.raises(NotImplementedError, match=r"Circular.distribution gives a SimpleNamespace without `cdf`"):
+        pred.median
+    with pytest.raises(
+        TypeError, match=r"Twofold has 2 latents for one output.*derive Twofold from AbstractLikelihood"
+    ):
+        Twofold()
+
+
+@pytest.mark.parametrize("lik", [L.LogNormal(0.1), L.Gamma(2.0)], ids=["lognormal", "gamma"])
+@pytest.mark.parametrize(("dtype", "spread"), [(jnp.float32, 100.0), (float, 900.0)])
+def test_moments_whose_factors_overflow(lik, dtype, spread):
+    """Var[y] = (E[y² | f = 0] e^variance − E[y | f = 0]²) e^{2 mean + variance}, about e⁰ here."""
+    square = {L.LogNormal: np.exp(2 * 0.01), L.Gamma: 6.0}[type(lik)]
+    single = jax.tree.map(lambda a: a.astype(dtype), lik)
+    pred = single.predictive(jnp.full((1, 1), -spread, dtype), jnp.full((1, 1), spread, dtype))
+    np.testing.assert_allclose(pred.variance, square, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["probit", "logit"])

@@ -214,7 +214,8 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
     Training and the predictive log density need nothing else. Give `distribution` too (any object with
     `mean`, `variance`, `cdf` and `sample`, such as NumPyro's) to have predictive moments, quantiles and
     samples. Quadrature looks for the peak of f ↦ p(y | f), which may be far narrower than q(f), or far from it;
-    `num_nodes` is the size of training's rule. Labels may be any finite numbers.
+    `num_nodes` is the size of training's rule. Labels may be any finite numbers, or what `support` says:
+    COUNT, POSITIVE, NONNEGATIVE or UNIT of `inducing.likelihoods.supports`.
 
     >>> import inducing as ig, jax.numpy as jnp
     >>> class Cauchy(ig.likelihoods.AbstractQuadratureLikelihood):
@@ -226,10 +227,19 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
     """
 
     num_nodes: ClassVar[int] = 64
+    support: ClassVar[Support] = REAL
+
+    def __check_init__(self):
+        name = type(self).__name__
+        if self.num_latents(1) != 1:
+            raise TypeError(
+                f"{name} has {self.num_latents(1)} latents for one output, but AbstractQuadratureLikelihood integrates "
+                f"over one; derive {name} from AbstractLikelihood, as HeteroscedasticGaussian is."
+            )
 
     @property
     def supports(self) -> tuple[Support, ...]:
-        return (REAL,)
+        return (self.support,)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         focus = self.focus(y, index=index)
@@ -242,18 +252,32 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
             f"samples; define `{name}.distribution(self, f, *, index=None)`, such as a NumPyro distribution."
         )
 
+    def _ask(self, what: str, ask: Callable[[Any], Any], f: Array, index: Array | None) -> Any:
+        """What the distribution of labels knows, or an error that says what it lacks."""
+        conditional, name = self.distribution(f, index=index), type(self).__name__
+        if getattr(conditional, "is_discrete", False) and self.support.kind != "count":
+            raise TypeError(
+                f"{name}.distribution is discrete, but {name}.support is {self.support.name}; "
+                f"set `support = COUNT`, from inducing.likelihoods.supports, in {name}."
+            )
+        try:
+            with lenient():
+                return ask(conditional)
+        except (AttributeError, NotImplementedError) as error:
+            raise NotImplementedError(
+                f"{name}.distribution gives a {type(conditional).__name__} without `{what}`, which this prediction "
+                "needs; return an object that has it."
+            ) from error
+
     def predictive_moments(self, mean, cov, *, index=None):
         def moments(f: Array) -> tuple[Array, Array]:
-            with lenient():
-                conditional = self.distribution(f, index=index)
-                return conditional.mean, conditional.variance
+            return self._ask("mean` and `variance", lambda d: (d.mean, d.variance), f, index)
 
         return quadrature_moments(moments, mean, cov)
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         def cdf(f: Array) -> Array:
-            with lenient():
-                return self.distribution(f, index=index).cdf(y)
+            return self._ask("cdf", lambda d: d.cdf(y), f, index)
 
         return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
 
@@ -298,8 +322,8 @@ def exponential_moments(mean: Array, cov: Array, c: Array, a: Array, b: Array | 
     """Mean and variance of a label with E[y | f] = c e^f and Var[y | f] = a e^{2f} + b e^f, in closed form."""
     variance = marginal_variance(mean, cov)
     first = jnp.exp(mean + 0.5 * variance)
-    spread = c * c * jnp.expm1(variance) + a * jnp.exp(variance)  # a sum of positive terms: nothing cancels
-    return c * first, first * first * spread + b * first
+    spread = a - c * c * jnp.expm1(-variance)  # a sum of positive terms: nothing cancels
+    return c * first, jnp.exp(2 * (mean + variance)) * spread + b * first
 
 
 def choose(name: str, argument: str, value: str, options: Collection[str]) -> None:

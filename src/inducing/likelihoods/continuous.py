@@ -188,7 +188,7 @@ class LogNormal(AbstractLikelihood):
 
     def predictive_moments(self, mean, cov, *, index=None):
         total = self._total(mean, cov, index)
-        return jnp.exp(mean + 0.5 * total), jnp.exp(2 * mean + total) * jnp.expm1(total)
+        return jnp.exp(mean + 0.5 * total), -jnp.exp(2 * (mean + total)) * jnp.expm1(-total)
 
     def _total(self, mean: Array, cov: Array, index: Array | None) -> Array:
         return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index) ** 2
