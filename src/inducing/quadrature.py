@@ -351,9 +351,10 @@ def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: i
 
 
 def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
-    """The x in [lower, upper] where an increasing fn crosses 0, elementwise: bisection, then Newton twice.
+    """The x in [lower, upper] where an increasing fn crosses 0, elementwise: at least as exact as `steps` bisections.
 
-    Its derivative by whatever fn depends on is that of the crossing, −∂fn/fn′.
+    Half as many values of fn suffice where it is smooth (`_bracket`); Newton does the rest. The derivative by whatever
+    fn depends on is that of the crossing, −∂fn/fn′.
 
     >>> print(crossing(lambda x: x**3 - 2.0, jnp.zeros(1), 2 * jnp.ones(1), 20).round(12))
     [1.25992105]
@@ -361,16 +362,41 @@ def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: in
     1.0
     """
     width = (upper - lower) * 0.5**steps
-    upper = bisect(lambda x: fn(x) < 0, lower, upper, steps)
-    x = upper - 0.5 * width
-    for _ in range(2):
-        x = jax.lax.stop_gradient(x)
-        value, slope = jax.jvp(fn, (x,), (jnp.ones_like(x),))
-        slope = jax.lax.stop_gradient(slope)
-        rises = slope > 0
-        step = jnp.where(rises, value / jnp.where(rises, slope, 1.0), 0.0)
-        x = jnp.clip(x - step, upper - width, upper)
-    return x
+    x, other = _bracket(lambda x: jax.lax.stop_gradient(fn(x)), lower, upper, width)
+    value, slope = jax.jvp(fn, (x,), (jnp.ones_like(x),))
+    slope = jax.lax.stop_gradient(slope)
+    rises = slope > 0
+    step = jnp.where(rises, value / jnp.where(rises, slope, 1.0), 0.0)
+    return jnp.clip(x - step, jnp.minimum(x, other) - width, jnp.maximum(x, other) + width)
+
+
+def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Array) -> tuple[Array, Array]:
+    """Two points at most 2 widths apart between which an increasing fn crosses 0; the first is the last one tried.
+
+    Chandrupatla's method: inverse quadratic interpolation through the last three points where these tell that fn is
+    smooth between them, else bisection. A value that is NaN counts as positive.
+    """
+
+    def unfinished(state):
+        (x1, _), (x2, _), *_, tried = state
+        return (tried < 100) & jnp.any(jnp.abs(x2 - x1) > 2 * width)
+
+    def step(state):
+        (x1, f1), (x2, f2), share, tried = state
+        x = x1 + share * (x2 - x1)
+        f = fn(x)
+        same = (f < 0) == (f1 < 0)
+        x3, f3 = jnp.where(same, x1, x2), jnp.where(same, f1, f2)
+        x2, f2 = jnp.where(same, x2, x1), jnp.where(same, f2, f1)
+        xi, phi = (x - x2) / (x3 - x2), (f - f2) / (f3 - f2)
+        smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
+        guess = f / (f2 - f) * f3 / (f2 - f3) + (x3 - x) / (x2 - x) * f / (f3 - f) * f2 / (f3 - f2)
+        least = jnp.minimum(width / jnp.abs(x2 - x), 0.5)
+        return (x, f), (x2, f2), jnp.clip(jnp.where(smooth, guess, 0.5), least, 1 - least), tried + 1
+
+    start = (lower, fn(lower)), (upper, fn(upper)), jnp.full_like(lower, 0.5), 0
+    (x, _), (other, _), *_ = jax.lax.while_loop(unfinished, step, start)
+    return x, other
 
 
 def _slope(fn: Callable[[Array], Array], x: Array) -> Array:
