@@ -283,10 +283,28 @@ def test_hilbert_space_needs_its_own_kernel():
         k.HilbertSpace(k.RationalQuadratic(), (-1.0, 1.0), 8)
 
 
+SMOOTH_AND_ROUGH = k.ActiveDims(k.SquaredExponential(0.7), 0) * k.ActiveDims(k.Matern12(0.5), 1)
+
+
+def test_derivatives_along_a_smooth_column_of_a_rough_kernel():
+    """∂/∂z of σ² exp(−(z − x)²/2ℓ²) exp(−|w − y|/m) is −(z − x)/ℓ² times it."""
+    Z, X = np.array([[0.1, 0.3], [0.8, -0.2]]), np.array([[0.5, 0.1], [-0.3, 0.3]])
+    layer = ig.SparseGP(ig.GP(SMOOTH_AND_ROUGH), F.Derivative(Z, 0))
+    d = Z[:, None] - X[None]
+    K = np.exp(-0.5 * (d[..., 0] / 0.7) ** 2 - np.abs(d[..., 1]) / 0.5)
+    np.testing.assert_allclose(
+        layer.prior.Kuf(layer.features, jnp.asarray(X))[0, ..., 0], -d[..., 0] / 0.49 * K, rtol=1e-12
+    )
+
+
 def test_pairs_that_cannot_work_are_refused_with_a_reason():
     refused = [
         (k.SquaredExponential(), F.Fourier(0.0, 1.0, 2), "Fourier.*Matern12.*SquaredExponential.*plain_fourier"),
-        (k.Matern12(), F.Derivative([[0.0]]), "Derivative.*derivative.*Matern12.*Matern32"),
+        (k.Matern12(), F.Derivative([[0.0]]), "Derivative.*derivative along column 0.*Matern12.*Matern32"),
+        (SMOOTH_AND_ROUGH, F.Derivative([[0.0, 1.0]]), "Derivative.*derivative along column 1.*Product"),
+        (2.0 * k.Matern32(), F.Fourier(0.0, 1.0, 2), r"Fourier.*Product; a number in front.*variance of k"),
+        (2.0 * k.Periodic(k.Matern32()), F.Fourier(0.0, 1.0, 2), "Fourier.*Product; for other kernels"),
+        (k.ActiveDims(k.Matern32(), 1), F.Fourier(0.0, 1.0, 2), r"ActiveDims; features.Product\(\(Fourier\(…\),\)\)"),
         (k.Matern32(), F.Multiscale([[0.0]], [[1.0]]), "Multiscale.*SquaredExponential.*Matern32"),
         (k.Matern32(), F.EigenMercer(3, [0.0], [1.0]), "EigenMercer.*SquaredExponential.*EigenNumerical"),
         (k.Matern32(), F.SphericalHarmonics(3, 2), "SphericalHarmonics.*Matern32.*Spherical"),
@@ -318,6 +336,14 @@ def test_bad_arguments_are_named():
         (lambda: F.SphericalHarmonics(10, 2), "dim must be from 2 to 9"),
         (lambda: F.SphericalHarmonics(8, 12), "features, more than"),
         (lambda: F.Multiscale([[0.0]], [[1.0, 2.0]]), "Z and widths"),
+        (
+            lambda: F.InducingPoints([[0.0]]).Kuf(k.Matern32(), jnp.zeros((3, 2))),
+            "InducingPoints.*1 dimension.*2 col.*for each",
+        ),
+        (
+            lambda: F.EigenMercer(3, [0.0] * 2, [1.0] * 2).Kuf(k.SquaredExponential(), jnp.zeros((3, 1))),
+            "1 column; give",
+        ),
         (lambda: F.Multiscale([[0.0]], [[1.0]]).Kuf(k.SquaredExponential(), jnp.zeros((3, 2))), "live in 1 dimension"),
         (lambda: F.Multiscale([[0.0]], [[1.0]]).Kuu(k.SquaredExponential([1.0, 2.0]), 0.0), "lengthscale has 2"),
         (lambda: k.HilbertSpace(k.Matern32(), (1.0, -1.0), 4), "low < high"),

@@ -4,10 +4,14 @@ import abc
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
+import jax
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..covariance import AbstractCovariance, Dense
 from ..kernels.base import AbstractKernel
+from ..kernels.composite import ActiveDims, Product
+from ..kernels.constant import Constant
 from ..parameters import Module
 
 
@@ -48,6 +52,10 @@ class AbstractFeatures(Module):
     def Kuf(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """Cov(u, f(X))."""
 
+    def check_inputs(self, kernel: AbstractKernel) -> None:
+        """Raise a ValueError if the kernel cannot take the points Z of the features, where they have any."""
+        check_points(kernel, getattr(self, "Z", None))
+
 
 def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
     """Kuf by its definition, apply to k(·, X): eq:sfu:i_id.
@@ -76,13 +84,38 @@ def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: floa
 
 def refuse(features: AbstractFeatures, kernel: Any, needs: str, alternatives: str) -> NoReturn:
     """The error of a pair that cannot work: names the feature, the kernel, what is missing, and what to use instead."""
-    raise TypeError(f"{type(features).__name__} features need {needs}, not {type(kernel).__name__}; {alternatives}.")
+    own = type(features).__name__
+    if isinstance(kernel, Product):
+        rest = [part for part in kernel.kernels if not isinstance(part, Constant)]
+        if 0 < len(rest) < len(kernel.kernels) and _takes(features, rest[0] if len(rest) == 1 else Product(rest)):
+            alternatives = "a number in front, as in 2.0 * k, belongs into the variance of k"
+    if isinstance(kernel, ActiveDims) and _takes(features, kernel.kernel):
+        alternatives = f"features.Product(({own}(…),)) reads the columns of an ActiveDims kernel"
+    raise TypeError(f"{own} features need {needs}, not {type(kernel).__name__}; {alternatives}.")
 
 
-def check_columns(features: AbstractFeatures, X: Array, dim: int) -> None:
+def _takes(features: AbstractFeatures, kernel: AbstractKernel) -> bool:
+    try:
+        jax.eval_shape(lambda: features.Kuu(kernel, 0.0))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_points(kernel: AbstractKernel, Z: Any) -> None:
+    """Points Z [n, D] must be such that the kernel takes; values under `jit` are not seen."""
+    if Z is not None and not isinstance(Z, jax.core.Tracer):
+        kernel.check_inputs(np.asarray(Z))
+
+
+def check_columns(features: AbstractFeatures, X: Array | np.ndarray, dim: int) -> None:
     """Inputs must have the dimension that the features live in."""
-    if X.shape[-1] != dim:
+    columns = X.shape[-1]
+    if columns != dim:
+        cure = "give them one for each column of the inputs"
+        if dim == 1 and not hasattr(features, "Z"):
+            cure = "for several use features.Product (product kernels) or features.Additive (sums)"
         raise ValueError(
             f"{type(features).__name__} features live in {dim} dimension{'s' if dim > 1 else ''} but the inputs have "
-            f"{X.shape[-1]} columns; for several use features.Product (product kernels) or features.Additive (sums)."
+            f"{columns} column{'s' if columns != 1 else ''}; {cure}."
         )

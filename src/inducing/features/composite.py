@@ -89,6 +89,10 @@ class Product(AbstractFeatures):
         each = [part.Kuf(k, X[:, jnp.asarray(dims)]) for part, (k, dims) in pairs]
         return reduce(lambda A, B: (A[:, None, :] * B[None, :, :]).reshape(len(A) * len(B), X.shape[0]), each)
 
+    def check_inputs(self, kernel):
+        for part, (k, _) in zip(self.parts, self._factors(kernel), strict=True):
+            part.check_inputs(k)
+
 
 def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: int) -> Array:
     """f at all combinations of points [n_i, d_i] of the columns dims[i]: [n_1, n_2, …, rest]."""
@@ -167,3 +171,7 @@ class Additive(AbstractFeatures):
     def Kuf(self, kernel, X):
         items = zip(self.parts, self._terms(kernel), strict=True)
         return jnp.concatenate([p.Kuf(k, X if d is None else X[:, jnp.asarray(d)]) for p, (k, d) in items])
+
+    def check_inputs(self, kernel):
+        for part, (k, _) in zip(self.parts, self._terms(kernel), strict=True):
+            part.check_inputs(k)

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..covariance import Dense
+from ..kernels.composite import smoothness_along
 from ..parameters import as_whole, real
-from .base import AbstractFeatures, general_Kuf, general_Kuu, refuse
+from .base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
 
 
 def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
@@ -24,7 +25,7 @@ class Derivative(AbstractFeatures):
         u[m] = ∂f/∂x_{d(m)} (Z_m),    Kuf[m](x) = ∂k(Z_m, x)/∂z_{d(m)},    Kuu[m, n] = ∂²k(Z_m, Z_n)/∂z_{d(m)}∂z'_{d(n)}
 
     `dims` is one dimension for all, one for each row of Z, or None: all partial derivatives at each row, M = K·D,
-    point by point. The kernel's process needs a derivative in mean square (Matern12 has none).
+    point by point. Along these dimensions the kernel's process needs a derivative in mean square (Matern12 has none).
 
     >>> import jax.numpy as jnp, inducing as ig
     >>> gradient = ig.features.Derivative([[0.0, 1.0], [2.0, 3.0]])
@@ -80,14 +81,18 @@ class Derivative(AbstractFeatures):
 
     def Kuf(self, kernel, X):
         self._check(kernel)
+        check_columns(self, X, self.Z.shape[1])
         return general_Kuf(self, kernel, X)
 
     def _check(self, kernel):
-        if kernel.smoothness < 1:
+        dims = range(self.Z.shape[1]) if self.dims is None else self.dims
+        dims = (dims,) if isinstance(dims, int) else dims
+        rough = sorted(d for d in dims if smoothness_along(kernel, d) < 1)
+        if rough:
             refuse(
                 self,
                 kernel,
-                "a kernel whose process has a derivative",
+                f"a kernel whose process has a derivative along column {rough[0]}",
                 "use Matern32, Matern52, SquaredExponential or another smooth kernel, or features.InducingPoints",
             )
 
@@ -134,6 +139,10 @@ class Union(AbstractFeatures):
 
     def Kuf(self, kernel, X):
         return jnp.concatenate([part.Kuf(kernel, X) for part in self.parts])
+
+    def check_inputs(self, kernel):
+        for part in self.parts:
+            part.check_inputs(kernel)
 
 
 def check_parts(features: AbstractFeatures, parts: tuple) -> None:

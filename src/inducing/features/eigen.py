@@ -187,6 +187,7 @@ class EigenNumerical(AbstractFeatures):
         return Diagonal(self.eigenvectors(kernel)[0])
 
     def Kuf(self, kernel, X):
+        check_columns(self, X, self.Z.shape[1])
         _, U = self.eigenvectors(kernel)
         return U.T @ kernel.gram(self.Z, X) / math.sqrt(self.Z.shape[0])
 

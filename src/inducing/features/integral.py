@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..parameters import Module, as_float_array, as_whole, fixed, real
-from .base import AbstractFeatures, general_Kuf, general_Kuu
+from .base import AbstractFeatures, check_columns, check_points, general_Kuf, general_Kuu
 from .quadrature_rules import check_nodes, gauss_legendre, tensor
 
 
@@ -64,7 +64,11 @@ class Integral(AbstractFeatures):
         return general_Kuu(self, kernel, jitter)
 
     def Kuf(self, kernel, X):
+        check_columns(self, X, self.lower.shape[0])
         return general_Kuf(self, kernel, X)
+
+    def check_inputs(self, kernel):
+        check_points(kernel, _inside(self.lower, self.upper))
 
 
 class RegionAverage(AbstractFeatures):
@@ -106,7 +110,11 @@ class RegionAverage(AbstractFeatures):
         return general_Kuu(self, kernel, jitter)
 
     def Kuf(self, kernel, X):
+        check_columns(self, X, self.lower.shape[1])
         return general_Kuf(self, kernel, X)
+
+    def check_inputs(self, kernel):
+        check_points(kernel, _inside(self.lower, self.upper))
 
 
 class _Waves(Module):
@@ -140,6 +148,14 @@ def plain_fourier(a: Any, b: Any, num: SupportsIndex, nodes: int | None = None) 
 def _panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """`nodes` points on [0, 1] in panels of 16, which kernels with kinks like better than one rule of high order."""
     return gauss_legendre(nodes) if nodes < 32 else gauss_legendre(16, -(-nodes // 16))
+
+
+def _inside(lower: Any, upper: Any) -> np.ndarray | None:
+    """A point in each box, and in no category of a kernel that has them; None if the boxes are traced."""
+    if any(isinstance(v, jax.core.Tracer) for v in (lower, upper)):
+        return None
+    a, b = np.atleast_2d(lower), np.atleast_2d(upper)
+    return a + 0.37 * np.minimum(b - a, 1.0)
 
 
 def check_box(features: AbstractFeatures, lower: Any, upper: Any, ndim: int = 1) -> None:

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from ..covariance import Dense
 from ..parameters import real
-from .base import AbstractFeatures
+from .base import AbstractFeatures, check_columns
 
 
 class InducingPoints(AbstractFeatures):
@@ -44,4 +44,5 @@ class InducingPoints(AbstractFeatures):
         return Dense(kernel.gram(self.Z), jitter)
 
     def Kuf(self, kernel, X):
+        check_columns(self, X, self.Z.shape[1])
         return kernel.gram(self.Z, X)

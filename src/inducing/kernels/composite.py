@@ -1,5 +1,6 @@
 """Kernels made of kernels: sums, products, chosen dimensions, warped inputs, change points."""
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -208,6 +209,22 @@ class Warped(AbstractKernel):
         warped = jax.eval_shape(self.function, jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype))
         features = self.kernel.random_features(key, num, warped.shape[0])
         return lambda X: features(jax.vmap(self.function)(X))
+
+
+def smoothness_along(kernel: AbstractKernel, column: int) -> int | float:
+    """How many derivatives the process has in mean square along one column of its inputs.
+
+    >>> import inducing as ig
+    >>> smooth, rough = ig.kernels.ActiveDims(ig.kernels.Matern52(), 0), ig.kernels.ActiveDims(ig.kernels.Matern12(), 1)
+    >>> [smoothness_along(smooth * rough, column) for column in (0, 1)]
+    [2, 0]
+    """
+    if isinstance(kernel, ActiveDims):
+        own = [smoothness_along(kernel.kernel, i) for i, d in enumerate(kernel.dims) if d == column]
+        return min(own, default=math.inf)
+    if isinstance(kernel, Sum | Product | ChangePoint):
+        return min(smoothness_along(part, column) for part in kernel.kernels)
+    return kernel.smoothness
 
 
 class ChangePoint(AbstractKernel):

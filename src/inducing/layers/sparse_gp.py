@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float
 
 from ..covariance import AbstractCovariance, Dense, batched, default_jitter
 from ..features.base import AbstractFeatures
-from ..features.points import InducingPoints
 from ..gaussian import Coordinates
 from ..parameters import as_float_array, dtype_of, lower_triangular, real
 from ..priors.base import (
@@ -128,10 +127,9 @@ class SparseGP(AbstractLayer):
             raise ValueError(f"jitter must be 0 or positive, got {jitter}.")
         L, M = prior.num_latents, self.num_features
         jax.eval_shape(lambda: prior.Kuu(self.features, self.jitter))  # refuses features that the kernel cannot serve
-        for part in self.features if isinstance(self.features, tuple) else (self.features,):
-            if isinstance(part, InducingPoints) and not isinstance(part.Z, jax.core.Tracer):
-                for kernel in prior.kernels:
-                    kernel.check_inputs(np.asarray(part.Z))
+        own = self.features if isinstance(self.features, tuple) else (self.features,)
+        for part, kernel in zip(own * (L // len(own)), prior.kernels * (L // len(prior.kernels)), strict=True):
+            part.check_inputs(kernel)
         if mean is None:
             mean = prior.mu_u(self.features) if coordinates == "u" else np.zeros((L, M), dtype)
             mean = mean if mean.shape == (L, M) else jnp.broadcast_to(mean, (L, M))

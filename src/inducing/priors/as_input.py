@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ..kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
 from .base import AbstractPrior, dense_weights, mix_covariance
-from .latents import BLOCK_ENTRIES, in_blocks, repeat
+from .latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, repeat
 from .matrix_valued import output_index, pick
 
 
@@ -98,7 +98,8 @@ class OutputAsInput(AbstractPrior):
         first = features[0] if isinstance(features, tuple) else features
 
         def rows(X: Float[Array, "n D1"]) -> Float[Array, "n K M 1"]:
-            K = self.prior.Kuf(features, X[:, :-1])
+            with inputs_of_latents("the features of as_input are those of the prior, of inputs without p"):
+                K = self.prior.Kuf(features, X[:, :-1])
             return jnp.moveaxis(jnp.take_along_axis(K, self._site(X)[None, None, :, None], axis=3), 2, 0)
 
         K = self._in_blocks(rows, self._checked(X), first.num_features * self.num_latents)

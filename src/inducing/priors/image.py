@@ -14,7 +14,7 @@ from ..means import AbstractMean, as_mean
 from ..parameters import at_least_one, dtype_of, real
 from .base import AbstractPrior
 from .independent import Independent, Latents, as_independent, columns
-from .latents import BLOCK_ENTRIES, in_blocks, over_latents
+from .latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, over_latents
 
 
 class ImageConvolution(AbstractPrior):
@@ -139,7 +139,9 @@ class ImageConvolution(AbstractPrior):
         I = self.num_patches
 
         def rows(kernel, own, X: Float[Array, "n HWC"]) -> Float[Array, "n M J"]:
-            K = own.Kuf(kernel, self.patches(X).reshape(X.shape[0] * I, -1))
+            patches = self.patches(X).reshape(X.shape[0] * I, -1)
+            with inputs_of_latents(f"the features of ImageConvolution are those of patches [{patches.shape[1]}]"):
+                K = own.Kuf(kernel, patches)
             return jnp.swapaxes(self._read(K.reshape(-1, X.shape[0], I)), 0, 1)
 
         def latent(kernel, own) -> Float[Array, "M N J"]:

@@ -1,6 +1,7 @@
 """The same computation for several latents: equal structures together, different ones in groups."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 
 import equinox as eqx
 import jax
@@ -13,6 +14,22 @@ from ..kernels.composite import Sum
 
 BLOCK_ENTRIES = 2**20
 """Kernel entries that are held at a time."""
+
+
+@contextlib.contextmanager
+def inputs_of_latents(what: str) -> Generator[None]:
+    """Errors about the inputs of latents say what these are, where they are not the inputs x of the prior.
+
+    >>> with inputs_of_latents("features are those of patches"):
+    ...     raise ValueError("3 columns")
+    Traceback (most recent call last):
+        ...
+    ValueError: features are those of patches: 3 columns
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:

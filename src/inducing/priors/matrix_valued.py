@@ -15,7 +15,9 @@ from ..parameters import at_least_one
 from .base import AbstractPrior
 from .gp import draw_kernel
 from .independent import columns
-from .latents import mapped, mean_of_sum, over_latents
+from .latents import inputs_of_latents, mapped, mean_of_sum, over_latents
+
+ROWS = "the features of MatrixValued are those of rows (x, p), the number of the output in the last column"
 
 
 class MatrixValued(AbstractPrior):
@@ -82,10 +84,12 @@ class MatrixValued(AbstractPrior):
         return features.apply(mean_of_sum(mean, self.kernels), self.kernel)[None]
 
     def Kuu(self, features, jitter):
-        return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
+        with inputs_of_latents(ROWS):
+            return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
 
     def Kuf(self, features, X):
-        K = features.Kuf(self.kernel, every_output(X, self.outputs))
+        with inputs_of_latents(ROWS):
+            K = features.Kuf(self.kernel, every_output(X, self.outputs))
         return K.reshape(1, -1, X.shape[0], self.outputs)
 
     def Kff(self, X, X2=None):
