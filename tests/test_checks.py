@@ -1,5 +1,7 @@
 """Labels and indices that do not suit a model are refused by every function that takes data."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,9 +10,11 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing import FitResult
 from inducing.checks import check_counts, check_model_and_data
+from inducing.training.monitor import History
 
-L = ig.likelihoods
+L, KEY = ig.likelihoods, jax.random.key(0)
 X = np.linspace(-1.0, 1.0, 4)[:, None]
 Y = np.array([[0.3], [0.1], [-0.4], [0.8]])
 OBJECTIVES = {
@@ -27,6 +31,30 @@ every = pytest.mark.parametrize("name", OBJECTIVES)
 
 def model_of(likelihood):
     return ig.Model(ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(X[:2])), likelihood)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        ig.elbo,
+        partial(ig.iw_elbo_global, key=KEY),
+        ig.collapsed_elbo,
+        ig.collapse,
+        ig.log_evidence,
+        ig.gplvm_elbo,
+        ig.gplvm_collapse,
+        ig.PrecomputedElbo,
+        lambda model, data: ig.prediction.predict(model, data[0]),
+        lambda model, data: ig.prediction.posterior(model, data[0]),
+        lambda model, data: ig.prediction.draw(model, KEY),
+        ig.report.plot_posterior,
+        ig.report.plot_classification,
+    ],
+)
+def test_the_result_of_a_fit_is_no_model(use, unchecked):
+    result = FitResult(model_of(L.Gaussian(0.1)), History(*np.zeros((3, 1))), "", "adam", 0.0)
+    with pytest.raises(TypeError, match=r"model must be an ig.Model, got FitResult; of a fit, pass result.model"):
+        use(result, (X, Y))
 
 
 @general

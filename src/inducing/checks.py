@@ -10,9 +10,23 @@ from .layers import encoders
 from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.per_output import PerOutput
+from .model import Model
 from .parameters import at_least_one
 from .priors.derivative import Derivative
 from .priors.image import ImageConvolution
+
+
+def check_model(model: Any) -> None:
+    """Raise a TypeError for what is no model, such as the result of a fit.
+
+    >>> import inducing as ig
+    >>> check_model(ig.kernels.Matern52())
+    Traceback (most recent call last):
+        ...
+    TypeError: model must be an ig.Model, got Matern52; of a fit, pass result.model.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be an ig.Model, got {type(model).__name__}; of a fit, pass result.model.")
 
 
 def check_model_and_data(model: Any, data: Data) -> None:

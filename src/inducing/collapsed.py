@@ -23,7 +23,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from .checks import check_data
+from .checks import check_data, check_model
 from .covariance import AbstractCovariance, Dense, batched, root_derivative
 from .data import Data, as_data
 from .layers import qu
@@ -185,6 +185,7 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
 
 def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
+    check_model(model)
     layer = model.layers[-1]
     if len(model.layers) != 1 or not isinstance(layer, SparseGP) or not is_gaussian(model.likelihood):
         kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import check_data
+from .checks import check_data, check_model
 from .collapsed import inverse_root
 from .covariance import Dense
 from .data import Data, as_data
@@ -141,6 +141,7 @@ def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dens
 
 
 def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, SquaredExponential, Data]:
+    check_model(model)
     data = as_data(data, dtype_of(model))
     check_data(model, data)
     kinds = (LatentVariable, SparseGP)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import check_counts, check_data
+from .checks import check_counts, check_data, check_model
 from .data import Data, as_data
 from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
@@ -310,6 +310,7 @@ def labels(data: Data) -> tuple[Float[Array, "N P"], Array]:
 
 
 def _checked(model: Model, data: Any) -> Data:
+    check_model(model)
     data = as_data(data, dtype_of(model))
     check_data(model, data)
     return data

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
+from .checks import check_model
 from .collapsed import inverse_root
 from .covariance import Dense
 from .data import Data, as_data
@@ -96,6 +97,7 @@ class PrecomputedElbo:
 
 
 def _parts(model: Model) -> tuple[Any, Array]:
+    check_model(model)
     layer, likelihood = model.layers[-1], model.likelihood
     if (
         len(model.layers) == 1

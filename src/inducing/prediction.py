@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .checks import check_counts
+from .checks import check_counts, check_model
 from .data import Data, as_inputs
 from .layers.base import AbstractLayer, draw_stack
 from .layers.bayesian_dense import BayesianDense
@@ -291,6 +291,7 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     >>> bool(abs(f([0.2, 0.7])[1, 0] - f([0.7])[0, 0]) < 1e-12)
     True
     """
+    check_model(model)
     check_counts(num_features=num_features)
     key = as_key(key)
 
@@ -315,6 +316,7 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
 
 
 def _checked(model: "Model", X: Any, index: Any) -> tuple[Float[Array, "N D"], Int[Array, " N"] | None]:
+    check_model(model)
     if X is None:  # a model without inputs: one datum, or as many as the index names
         X = jnp.zeros((1 if index is None else len(index), 0), dtype_of(model))
     else:

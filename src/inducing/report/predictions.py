@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..checks import check_model
 from ..data import as_inputs
-from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, check_model, inducing_inputs, with_inputs
+from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
 
 
 def plot_posterior(

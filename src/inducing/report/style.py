@@ -6,7 +6,6 @@ import numpy as np
 
 from ..data import Data, as_data
 from ..features import InducingPoints
-from ..model import Model
 
 BLUE, ORANGE, GREY = "#31688e", "#d1602b", "#444444"
 CLASSES = ("#31688e", "#d1602b", "#35a06b", "#8a4f9e", "#c9a227", "#7a7a7a")
@@ -22,12 +21,6 @@ def axes_or_new(ax: Any, figsize: tuple[float, float]) -> Any:
         _, ax = plt.subplots(figsize=figsize, layout="constrained")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
-
-
-def check_model(model: Any) -> None:
-    """Refuse what is no model, such as the result of a fit."""
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be an ig.Model, got {type(model).__name__}; of a fit, pass result.model.")
 
 
 def with_inputs(data: Any) -> Data | None:
