@@ -85,6 +85,20 @@ def test_plot_posterior(axes):
     assert names == {"95% of y", "95% of f", "draws of f", "mean", "data", "inducing inputs"}
 
 
+def test_plot_posterior_of_classes(axes):
+    """The lines are probabilities, not the mean of class numbers; each datum is a dot of its class."""
+    prior = ig.priors.Independent(ig.kernels.Matern52(), 3)
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(Z), mean=np.eye(3, 4))
+    model, x = ig.Model(gp, ig.likelihoods.Softmax(3)), [0.0, 0.5, 1.0]
+    labels = [0.0, 2.0, 1.0, np.nan, 2.0]
+    ax = ig.report.plot_posterior(model, (np.linspace(0, 1, 5), labels), X=x, ax=axes)
+    lines = np.stack([line.get_ydata() for line in ax.lines[:3]], axis=1)
+    np.testing.assert_allclose(lines, model.predict(x).probabilities)
+    assert [len(dots.get_offsets()) for dots in ax.collections] == [1, 1, 2]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["class 0", "class 1", "class 2", "inducing inputs"]
+
+
 def test_plot_classification(axes):
     """Binary and multi-class maps draw the boundary and the data."""
     X = np.random.default_rng(0).uniform(-1, 1, (20, 2))

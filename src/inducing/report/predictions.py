@@ -24,7 +24,8 @@ def plot_posterior(
     """One output of a model with one-dimensional inputs: data, predictive mean and bands of y, q(f), and draws of it.
 
     The light band holds the labels y with probability `level`, the dark one the function f (where y is f plus noise).
-    Ticks at the foot are the inducing inputs. `X` are the inputs to evaluate at (by default the range of the data
+    Of classes, the lines are the probability of each, and the data are dots above in the colour of their class. Ticks
+    at the foot are the inducing inputs. `X` are the inputs to evaluate at (by default the range of the data
     and a little more); `draws` functions are drawn from `key`. Returns the Matplotlib axes.
 
     >>> import inducing as ig
@@ -42,13 +43,32 @@ def plot_posterior(
         raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")
     if data is not None and data.y is not None and data.y.shape[1] != pred.mean.shape[1]:
         raise ValueError(f"y has {data.y.shape[1]} columns, but the model has {pred.mean.shape[1]} outputs.")
+    y = None if data is None or data.y is None else np.where(np.asarray(data.mask), np.asarray(data.y), np.nan)
+    seen = None if data is None or y is None else (np.asarray(data.x)[:, 0], y[:, output])
+    if getattr(model.likelihood, "num_classes", None) is None:
+        _draw_numbers(ax, model, x, pred, seen, output, level, draws, jax.random.key(0) if key is None else key)
+    else:
+        _draw_classes(ax, x, np.asarray(pred.probabilities).reshape(len(x), pred.mean.shape[1], -1)[:, output], seen)
+    if Z is not None:
+        inside = Z[(Z[:, 0] >= x[0]) & (Z[:, 0] <= x[-1]), 0]
+        foot = ax.get_xaxis_transform()
+        ax.plot(inside, np.zeros_like(inside), "|", color="k", ms=11, transform=foot, label="inducing inputs")
+    ax.set(xlim=(x[0], x[-1]), xlabel="x")
+    ax.legend(framealpha=0.85, edgecolor="none", fontsize="small", ncols=2)
+    return ax
+
+
+def _draw_numbers(
+    ax: Any, model: Any, x: np.ndarray, pred: Any, seen: Any, output: int, level: float, draws: int, key: jax.Array
+) -> None:
+    """Bands and mean of one output, draws of its function, and the data."""
     lower, upper = (np.asarray(b)[:, output] for b in pred.interval(level))
     ax.fill_between(x, lower, upper, color=BLUE, alpha=0.16, lw=0, label=f"{level:.0%} of y")
     if _is_signal(model):
         post = model.posterior(x)
         low, high = (np.asarray(b)[:, output] for b in post.interval(level))
         ax.fill_between(x, low, high, color=BLUE, alpha=0.3, lw=0, label=f"{level:.0%} of f")
-        keys = jax.random.split(jax.random.key(0) if key is None else key, max(draws, 1))
+        keys = jax.random.split(key, max(draws, 1))
         for i in range(draws):
             try:
                 f = np.asarray(model.draw(keys[i])(x))[:, output]
@@ -56,18 +76,25 @@ def plot_posterior(
                 raise TypeError(f"{error} Or pass draws=0 for a picture without them.") from error
             ax.plot(x, f, color=ORANGE, lw=0.9, alpha=0.8, label="draws of f" if i == 0 else None)
     ax.plot(x, np.asarray(pred.mean)[:, output], color=BLUE, lw=1.8, label="mean")
-    if data is not None and data.y is not None:
-        few = len(data) <= 300
-        style = {"s": 16 if few else 6, "alpha": 0.85 if few else 0.35}
-        y = np.where(np.asarray(data.mask), np.asarray(data.y), np.nan)[:, output]
-        ax.scatter(np.asarray(data.x)[:, 0], y, color=GREY, lw=0, zorder=3, label="data", **style)
-    if Z is not None:
-        inside = Z[(Z[:, 0] >= x[0]) & (Z[:, 0] <= x[-1]), 0]
-        foot = ax.get_xaxis_transform()
-        ax.plot(inside, np.zeros_like(inside), "|", color="k", ms=11, transform=foot, label="inducing inputs")
-    ax.set(xlim=(x[0], x[-1]), xlabel="x", ylabel="y")
-    ax.legend(frameon=False, fontsize="small", ncols=2)
-    return ax
+    if seen is not None:
+        ax.scatter(*seen, color=GREY, lw=0, zorder=3, label="data", **_dots(len(seen[0])))
+    ax.set_ylabel("y")
+
+
+def _draw_classes(ax: Any, x: np.ndarray, probabilities: np.ndarray, seen: Any) -> None:
+    """The probability of each class, and above it a row of dots for the data of each."""
+    C = probabilities.shape[1]
+    for c, colour in enumerate(_colours(C)):
+        ax.plot(x, probabilities[:, c], color=colour, lw=1.8, label=f"class {c}")
+        if seen is not None:
+            own = seen[0][seen[1] == c]
+            ax.scatter(own, np.full(len(own), 1.05 + 0.04 * c), color=colour, lw=0, **_dots(len(seen[0])))
+    ax.set(ylim=(-0.02, 1.02 if seen is None else 1.05 + 0.04 * C), ylabel="probability")
+    ax.set_yticks(np.linspace(0.0, 1.0, 6))
+
+
+def _dots(number: int) -> dict[str, float]:
+    return {"s": 16.0, "alpha": 0.85} if number <= 300 else {"s": 6.0, "alpha": 0.35}
 
 
 def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: Any = None) -> Any:
