@@ -70,6 +70,11 @@ def test_links_and_names_lead_somewhere(page):
     assert [name for name in sorted(names) if not reachable(name)] == []
 
 
+def test_every_numbered_equation_of_the_paper_is_on_the_page_of_the_theory():
+    found = re.findall(r"\((\d+(?:, \d+)*)\) eq:", (DOCS / "theory.md").read_text())
+    assert sorted(int(number) for numbers in found for number in numbers.split(", ")) == list(range(1, 88))
+
+
 def reachable(name):
     value = ig
     for part in name.split(".")[1:]:

@@ -63,8 +63,10 @@ def test_without_new_rows_some_are_held_out_and_scored(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x,y\n1,2\nred,3\n", "column 'x': 'red' in row 2 below the header is no finite number; write text as columns"),
-        ("x,y\n2020-01-01,2\n", "'2020-01-01' in row 1 below the header is no finite number; write text"),
+        ("x,y\n1,2\nred,3\n", "column 'x': 'red' in row 2 below the header is no finite number; change that cell"),
+        ("x,y\n1,2\n2020-01-01,3\n", "'2020-01-01' in row 2 below the header is no finite number; change that cell"),
+        ("x,y\nred,2\n,3\n", "'' in row 2 below the header is none of the words ['red']; fill in the gap"),
+        ("x,y\n" + "".join(f"w{i},{i}\n" for i in range(31)), "'x' has 31 different words, such as 'w0'"),
         ("x,y\n1,2\n,3\n", "'' in row 2 below the header is no finite number; fill in the gap"),
         (",x,y\n0,1,2\n1,2,3\n", "column 1 has no name in the header; name or remove it"),  # the row numbers of pandas
         ("x,z\n1,2\n", "no column 'y'; it has x, z"),
@@ -84,6 +86,32 @@ def test_tables_that_cannot_be_fitted(tmp_path, capsys, text, says):
         main(["table", str(path), "--target", "y"])
     assert stop.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def test_words_and_dates_are_inputs(tmp_path, capsys):
+    """A word has an effect of its own, a date is a number of days; columns that are dropped are no inputs."""
+    days, towns = RNG.permutation(60), np.array(["Bonn", "Oslo"])[RNG.integers(2, size=60)]
+    price = days / 10 + 5.0 * (towns == "Oslo") + 0.01 * RNG.normal(size=60)
+    dates = np.datetime64("2020-01-01") + days
+    rows = np.column_stack([np.arange(60), dates.astype(str), towns, price])
+    train = write(tmp_path / "train.csv", ["id", "sold on", "town", "price"], rows)
+    new = write(tmp_path / "new.csv", ["town", "sold on"], [["Bonn", "2020-01-21T12:00"], ["Oslo ", "2020-01-21"]])
+    out = tmp_path / "out.csv"
+    arguments = ["table", train, "--target", "price", "--new", new, "--out", str(out), "--drop", "id"]
+    main([*arguments, "--inducing", "20", "--silent"])
+    assert "inputs sold on, town = Bonn, town = Oslo." in capsys.readouterr().out
+    np.testing.assert_allclose([float(row["price mean"]) for row in read(out)], [2.05, 7.0], atol=0.1)
+    for cells, says in (
+        (["Rome", "2020-01-21"], "'Rome' in row 1 below the header is none of the words ['Bonn', 'Oslo']"),
+        (["Bonn", "20"], "'20' in row 1 below the header is no date such as 2020-01-31"),
+    ):
+        write(tmp_path / "new.csv", ["town", "sold on"], [cells])
+        with pytest.raises(SystemExit):
+            main([*arguments, "--silent"])
+        assert says in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["table", train, "--target", "price", "--drop", "idd"])
+    assert "has no column 'idd'; it has id, sold on, town, price" in capsys.readouterr().err
 
 
 def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, capsys):

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument(
         "--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out and scored"
     )
+    table.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="columns that are no inputs")
     table.add_argument("--out", help="file for the predictions of --new (default: predictions.csv)")
     table.add_argument("--inducing", type=int, default=100, help="number of inducing points (default: 100)")
     table.add_argument("--layers", type=int, default=1, help="1: a sparse GP (default); more: a deep GP")
@@ -51,9 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             from .table import run
 
-            sizes = {"num_inducing": options.inducing, "num_layers": options.layers}
             out = options.out or "predictions.csv"
-            run(options.train, options.target, options.new, out, **sizes, seed=options.seed, progress=progress)
+            run(
+                options.train,
+                options.target,
+                options.new,
+                out,
+                drop=options.drop,
+                num_inducing=options.inducing,
+                num_layers=options.layers,
+                seed=options.seed,
+                progress=progress,
+            )
     except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"inducing: {error}\n")
 

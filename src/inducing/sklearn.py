@@ -90,7 +90,8 @@ class GPRegressor(RegressorMixin, _GP):
     `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
     likelihood of numbers, by default Gaussian noise. Several outputs, or latent functions of one, are independent.
     `num_inducing` inducing points are k-means centres of X. `method`, `steps` and `progress` are those of `ig.fit`, and
-    `random_state` is the seed.
+    `random_state` is the seed. Missing labels are for `ig.fit` alone; covariances, intervals, and the function without
+    noise are those of `estimator.model_`, by its `predict` and `posterior`.
 
     >>> import numpy as np
     >>> from inducing.sklearn import GPRegressor

@@ -1,6 +1,8 @@
 """A table in, predictions out: what `inducing table` does."""
 
 import csv
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from .summary import summary
 from .training.fit import fit
 
 HELD_OUT = 0.1
+MOST = 30  # different words in a column of text
 MISSING = {"", "nan", "na", "n/a", "null", "none"}
 
 
@@ -23,18 +26,20 @@ def run(
     new: str | Path | None = None,
     out: str | Path = "predictions.csv",
     *,
+    drop: Sequence[str] = (),
     num_inducing: int = 100,
     num_layers: int = 1,
     seed: int = 0,
     progress: bool = True,
 ) -> dict[str, float]:
-    """Fit the column `target` of a CSV file with a header by all its other columns; predict the rows of `new`.
+    """Fit the column `target` of a CSV file with a header by its other columns but `drop`; predict rows of `new`.
 
     Cells are separated by commas, semicolons or tabs, whichever the header has most of; numbers have decimal points.
-    Numbers are regressed with Gaussian noise; the numbers 0 and 1, or text, are classes. An empty target, or one of NA,
-    NaN, null and None, is a missing label. `out` gets the columns of `new` and, for each row, the mean and a 95 %
-    interval, or the probability of each class. Without `new`, a tenth of the rows with a label is held out of the fit,
-    and their scores are printed and returned.
+    An input of text becomes one column of 0 and 1 for each of its words, dates (2020-01-31, also with a time) a number
+    of days; inputs may not have gaps. As target, numbers are regressed with Gaussian noise; the numbers 0 and 1, or
+    text, are classes. An empty target, or one of NA, NaN, null and None, is a missing label. `out` gets the columns of
+    `new` and, for each row, the mean and a 95 % interval, or the probability of each class. Without `new`, a tenth of
+    the rows with a label is held out of the fit, and their scores are printed and returned.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,14 +52,16 @@ def run(
     x,y mean,y lower,y upper
     """
     table = _read(train)
-    names = _inputs(table, target, train)
-    X = _numbers(table, names, train)
+    names = _inputs(table, target, drop, train)
+    kinds = {name: _kind(table[name], name, train) for name in names}
+    columns = _encoded(table, kinds, train)
+    X = np.stack(list(columns.values()), axis=1)
     y, classes = _labels(table[target], target, train)
     rows = {} if new is None else _read(new)
     missing = [name for name in names if new is not None and name not in rows]
     if missing:
         raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
-    Xnew = X[:0] if new is None else _numbers(rows, names, new)
+    Xnew = X[:0] if new is None else np.stack(list(_encoded(rows, kinds, new).values()), axis=1)
     if new is not None:
         if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
             raise ValueError(f"the predictions would overwrite {out}; give them a file of their own (--out).")
@@ -78,7 +85,7 @@ def run(
         num_inducing=min(num_inducing, len(np.unique(X[kept], axis=0))),
     )
     result = fit(model, (X[kept], y[kept]), progress=progress, key=jax.random.key(seed))
-    print(f"{type(likelihood).__name__} likelihood, inputs {', '.join(names)}.\n{result.message}")
+    print(f"{type(likelihood).__name__} likelihood, inputs {', '.join(columns)}.\n{result.message}")
     print(summary(result.model))
     if new is None:
         return _report(result.model, X[held], y[held], bool(classes))
@@ -110,12 +117,13 @@ def _read(path: str | Path) -> dict[str, list[str]]:
     return dict(zip(header, map(list, zip(*(line for _, line in lines[1:]), strict=True)), strict=True))
 
 
-def _inputs(table: dict[str, list[str]], target: str, path: str | Path) -> list[str]:
-    if target not in table:
-        raise ValueError(f"{path} has no column {target!r}; it has {', '.join(table)}.")
-    names = [name for name in table if name != target]
+def _inputs(table: dict[str, list[str]], target: str, drop: Sequence[str], path: str | Path) -> list[str]:
+    for name in (target, *drop):
+        if name not in table:
+            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}.")
+    names = [name for name in table if name not in (target, *drop)]
     if not names:
-        raise ValueError(f"{path} has no column beside {target!r} to predict it from.")
+        raise ValueError(f"{path} has no column beside {', '.join(map(repr, (target, *drop)))} to predict it from.")
     return names
 
 
@@ -128,27 +136,62 @@ def _number(cell: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _numbers(table: dict[str, list[str]], names: list[str], path: str | Path) -> np.ndarray:
-    columns = []
-    for name in names:
-        column = [_number(cell) for cell in table[name]]
-        bad = next((i for i, v in enumerate(column) if v is None), None)
-        if bad is not None:
-            raise ValueError(
-                f"{path}, column {name!r}: {table[name][bad]!r} in row {bad + 1} below the header is no finite number; "
-                f"{_cure(table[name][bad])}."
-            )
-        columns.append(np.asarray(column, float))
-    return np.stack(columns, axis=1)
+def _day(cell: str) -> float | None:
+    """A date, with or without a time, as days since 1970; or None."""
+    try:
+        moment = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() / 86400
+
+
+def _kind(cells: list[str], name: str, path: str | Path) -> str | list[str]:
+    """What an input holds: "numbers", "dates", or the list of its words."""
+    if all(_number(cell) is None and _day(cell) is not None for cell in cells):
+        return "dates"
+    if any(_number(cell.replace(",", ".")) is not None for cell in cells):
+        return "numbers"
+    words = sorted({cell.strip() for cell in cells if cell.strip().lower() not in MISSING})
+    if len(words) > MOST:
+        raise ValueError(
+            f"{path}, column {name!r} has {len(words)} different words, such as {words[0]!r}; the most that become "
+            f"columns of 0 and 1 are {MOST}. Leave it out (--drop), or write it as numbers."
+        )
+    return words
+
+
+def _encoded(table: dict[str, list[str]], kinds: dict[str, str | list[str]], path: str | Path) -> dict[str, np.ndarray]:
+    """The columns of X by name, one for each word of a text."""
+    columns = {}
+    for name, kind in kinds.items():
+        if isinstance(kind, list):
+            cells = [cell.strip() for cell in table[name]]
+            _refuse(cells, [None if cell not in kind else 0.0 for cell in cells], name, path, f"words {kind}")
+            columns |= {f"{name} = {word}": np.asarray([float(cell == word) for cell in cells]) for word in kind}
+        else:
+            values = [_number(cell) if kind == "numbers" else _day(cell) for cell in table[name]]
+            _refuse(table[name], values, name, path, kind)
+            columns[name] = np.asarray(values, float)
+    return columns
+
+
+def _refuse(cells: list[str], values: list[float | None], name: str, path: str | Path, kind: str) -> None:
+    """Raise a ValueError that names the first cell without a value, if there is one."""
+    bad = next((i for i, value in enumerate(values) if value is None), None)
+    if bad is not None:
+        what = {"numbers": "no finite number", "dates": "no date such as 2020-01-31"}.get(kind, f"none of the {kind}")
+        raise ValueError(
+            f"{path}, column {name!r}: {cells[bad]!r} in row {bad + 1} below the header is {what}; {_cure(cells[bad])}."
+        )
 
 
 def _cure(cell: str) -> str:
-    """What to do about an input that is no number."""
+    """What to do about an input that is not of its column's kind."""
     if cell.strip().lower() in MISSING:
-        return "fill in the gap, or remove the row or the column"
+        return "fill in the gap, remove the row, or leave the column out (--drop)"
     if _number(cell.replace(",", ".")) is not None:
         return "write numbers with decimal points"
-    return "write text as columns of 0 and 1 and dates as a number of days, or remove the column"
+    return "change that cell, remove the row, or leave the column out (--drop)"
 
 
 def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray, list[str]]:
