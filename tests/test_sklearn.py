@@ -1,5 +1,6 @@
 """Estimators in scikit-learn's own tools, and against the models that they wrap."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,6 +25,11 @@ def test_regressor_is_the_model():
     np.testing.assert_allclose(mean, pred.mean[:, 0], rtol=1e-12)
     np.testing.assert_allclose(std**2, pred.variance[:, 0], rtol=1e-12)
     assert estimator.score(X, Y) > 0.95 and estimator.result_.method == "collapsed"
+
+
+def test_float32_is_warned_of():
+    with jax.enable_x64(False), pytest.warns(UserWarning, match="JAX computes in float32"):
+        GPRegressor(num_inducing=3, steps=0).fit(X, Y)
 
 
 def test_several_outputs():

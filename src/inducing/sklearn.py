@@ -3,10 +3,12 @@
     from inducing.sklearn import GPRegressor, GPClassifier
 
 After `fit`, `estimator.model_` is the trained `ig.Model`, with all that it can do, and `estimator.result_` the
-`ig.FitResult`. JAX computes in float32 unless `jax.config.update("jax_enable_x64", True)` is called at the start. The
-processes of `n_jobs` know nothing of that call: for them, set JAX_ENABLE_X64=1 in the environment.
+`ig.FitResult`. JAX computes in float32 unless `jax.config.update("jax_enable_x64", True)` is called at the start, and
+estimators warn of that. The processes of `n_jobs` know nothing of that call: for them, set JAX_ENABLE_X64=1 in the
+environment.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -66,6 +68,12 @@ class _GP(BaseEstimator):
 
     def _train(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: AbstractLikelihood) -> Any:
         check_counts(num_inducing=self.num_inducing)
+        if jnp.result_type(float) != jnp.float64:
+            warnings.warn(
+                "JAX computes in float32, in which a fit to labels with little noise can fail; call "
+                'jax.config.update("jax_enable_x64", True) at the start, or set JAX_ENABLE_X64=1 in the environment.',
+                stacklevel=3,
+            )
         seed = self.random_state
         key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
         kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
