@@ -188,6 +188,7 @@ WRONG = {
     "a result on disk": (
         lambda: ig.save("model.npz", ig.FitResult(MODEL, None, "", "adam", 0.0)), "got FitResult; save result.model"
     ),
+    "a likelihood not called": (lambda: ig.Model(MODEL.layers, L.Gaussian), "got the class Gaussian"),
     "points alone": (lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), np.zeros((3, 1))), "InducingPoints"),
     "points in a vector": (lambda: ig.features.InducingPoints([0.0, 1.0]), r"pass\s+Z\[:, None\]"),
     "several variances": (lambda: ig.kernels.Matern52(variance=[1.0, 2.0]), r"must be one number, got shape \[2\]"),

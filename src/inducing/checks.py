@@ -10,7 +10,7 @@ from .layers import encoders
 from .likelihoods.base import PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.per_output import PerOutput
-from .model import Model
+from .model import Model, kind_of
 from .parameters import at_least_one
 from .priors.derivative import Derivative
 from .priors.image import ImageConvolution
@@ -26,7 +26,7 @@ def check_model(model: Any) -> None:
     TypeError: model must be an ig.Model, got Matern52; of a fit, pass result.model.
     """
     if not isinstance(model, Model):
-        raise TypeError(f"model must be an ig.Model, got {type(model).__name__}; of a fit, pass result.model.")
+        raise TypeError(f"model must be an ig.Model, got {kind_of(model)}; of a fit, pass result.model.")
 
 
 def check_model_and_data(model: Any, data: Data) -> None:

@@ -188,7 +188,7 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
         pictures[name] = density(result.model, x, y, key)
     print_table(rows)
     if late := [f"{r.name} ({r.steps} of {work.steps[r.name]} steps)" for r in rows if r.steps < work.steps[r.name]]:
-        print(f"This machine was too slow, or busy, to train in the time given: {', '.join(late)}.")
+        print(f"This machine was too slow, or too busy, to take all steps in the time given: {', '.join(late)}.")
     draw(seen, pictures, x, y, path)
     print(f"The data and the four predictive densities are in {path}.")
     return rows

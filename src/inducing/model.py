@@ -47,7 +47,7 @@ class Model(Module):
         for i, layer in enumerate(layers):
             if not isinstance(layer, AbstractLayer):
                 raise TypeError(
-                    f"layers[{i}] must be a layer such as ig.SparseGP(...), got {type(layer).__name__}; wrap functions "
+                    f"layers[{i}] must be a layer such as ig.SparseGP(...), got {kind_of(layer)}; wrap functions "
                     "and networks in ig.Deterministic(...)."
                 )
         if not layers[-1].terminal:
@@ -57,7 +57,7 @@ class Model(Module):
             )
         _check_rows(layers, None, "layers")
         if not isinstance(likelihood, AbstractLikelihood):
-            raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
+            raise TypeError(f"likelihood must be one of ig.likelihoods, got {kind_of(likelihood)}.")
         self.layers = layers
         self.likelihood = likelihood
         _check_number(self.width(None), likelihood)
@@ -156,6 +156,15 @@ class Model(Module):
         from .prediction import draw
 
         return draw(self, key, num_features)
+
+
+def kind_of(value: Any) -> str:
+    """How an error names what was given: by its type, a class as such, since that is one that was not called.
+
+    >>> kind_of(1.0), kind_of(GP)
+    ('float', 'the class GP')
+    """
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _check_rows(layers: Sequence[AbstractLayer], below: AbstractLayer | None, name: str) -> None:

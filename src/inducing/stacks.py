@@ -15,7 +15,7 @@ from .layers.latent_variable import LatentVariable
 from .layers.sparse_gp import SparseGP
 from .likelihoods.base import AbstractLikelihood
 from .means import AbstractMean, Constant, Identity, Linear
-from .model import Model
+from .model import Model, kind_of
 from .priors.gp import GP
 from .priors.independent import Independent
 from .runtime import own_array
@@ -58,14 +58,14 @@ def deep_gp(
     inputs = as_inputs(X)
     x, dtype = np.asarray(inputs, float), inputs.dtype
     if not isinstance(likelihood, AbstractLikelihood):
-        raise TypeError(f"likelihood must be one of ig.likelihoods, got {type(likelihood).__name__}.")
+        raise TypeError(f"likelihood must be one of ig.likelihoods, got {kind_of(likelihood)}.")
     if num_outputs is None:
         num_outputs = likelihood.num_latents(len(likelihood.supports))
     check_counts(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
     if width is not None:
         check_counts(width=width)
     if kernel is not None and (isinstance(kernel, AbstractKernel | type) or not callable(kernel)):
-        got = f"the class {kernel.__name__}" if isinstance(kernel, type) else f"a {type(kernel).__name__} itself"
+        got = kind_of(kernel) if isinstance(kernel, type) else f"a {type(kernel).__name__} itself"
         raise TypeError(
             "kernel must be a function that makes one from its number of inputs, such as "
             f"lambda D: ig.kernels.Matern52(np.ones(D)), since layers have different widths; got {got}."
@@ -74,7 +74,7 @@ def deep_gp(
     layers: list[AbstractLayer] = []
     if latent is not None:
         if not isinstance(latent, LatentVariable):
-            raise TypeError(f"latent must be an ig.LatentVariable, got {type(latent).__name__}.")
+            raise TypeError(f"latent must be an ig.LatentVariable, got {kind_of(latent)}.")
         layers.append(latent)
         rng = np.random.default_rng(0)
         Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))  # equal inputs are different with different h

@@ -155,7 +155,7 @@ def _kind(cells: list[str], name: str, path: str | Path) -> str | list[str]:
     if len(words) > MOST:
         raise ValueError(
             f"{path}, column {name!r} has {len(words)} different words, such as {words[0]!r}; the most that become "
-            f"columns of 0 and 1 are {MOST}. Leave it out (--drop), or write it as numbers."
+            f"columns of 0 and 1 are {MOST}. Leave it out (--drop), or write numbers, or dates such as 2020-01-31."
         )
     return words
 
