@@ -78,7 +78,7 @@ def test_pandas_labels_with_missing_values():
     assert ig.Data(X, pd.Series([True, None, False], dtype="boolean")).mask.tolist() == [[True], [False], [True]]
     nullable = pd.DataFrame({"count": pd.Series([1, None, 3], dtype="Int64"), "size": [0.5, 1.5, 2.5]})
     np.testing.assert_array_equal(ig.Data(X, nullable).y, [[1.0, 0.5], [np.nan, 1.5], [3.0, 2.5]])
-    with pytest.raises(ValueError, match="x has nan in row 1, column 0"):
+    with pytest.raises(ValueError, match="x has nan in row 1, column 'count'"):
         ig.Data(nullable, [1.0, 2.0, 3.0])
 
 
@@ -96,6 +96,11 @@ def test_unlabelled_and_unsupervised_data():
 
 BAD = {
     "nan in X": (lambda: ig.Data([[0.0], [np.nan]], [1, 2]), ValueError, ["x has nan", "row 1", "column 0", "impute"]),
+    "nan in a frame": (
+        lambda: ig.Data(pl.DataFrame({"a": [1.0, 2.0], "b": [3.0, None]}), [1, 2]),
+        ValueError,
+        ["x has nan", "row 1", "column 'b'", "impute"],
+    ),
     "inf in X": (lambda: as_inputs([0.0, np.inf]), ValueError, ["X has inf", "row 1"]),
     "inf in y": (lambda: ig.Data([0.0, 1.0], [0.0, -np.inf]), ValueError, ["y has -inf", "row 1", "NaN"]),
     "rows": (lambda: ig.Data(X, [1.0, 2.0]), ValueError, ["x has 3 rows", "y has 2"]),
@@ -107,7 +112,7 @@ BAD = {
     "text frame": (
         lambda: as_inputs(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})),
         TypeError,
-        ["'x'", "column 1", "encode"],
+        ["'x'", "column 'b'", "encode"],
     ),
     "ragged": (lambda: as_inputs([[1.0, 2.0], [3.0]]), ValueError, ["X must have rows of equal length"]),
     "sparse": (lambda: as_inputs(scipy.sparse.csr_array(X)), TypeError, ["X is sparse", "pass X.toarray()"]),
@@ -137,7 +142,7 @@ BAD = {
     "dates beside numbers": (
         lambda: as_inputs(pd.DataFrame({"day": pd.to_datetime(["2020-01-01"]), "size": [1.0]})),
         TypeError,
-        ["Timestamp", "column 0", "count times in a unit"],
+        ["Timestamp", "column 'day'", "count times in a unit"],
     ),
     "X beyond float32": (
         lambda: as_inputs([[0.0, 1.0], [2.0, -1e300]], jnp.float32),

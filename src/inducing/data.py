@@ -128,9 +128,10 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
     concrete = np.asarray(array)
     bad = np.isinf(concrete) if allow_nan else ~np.isfinite(concrete)
     if bad.any():
-        row, column = np.argwhere(bad)[0]
+        row, column = map(int, np.argwhere(bad)[0])
         cure = "remove or impute that row" if not allow_nan else "inf is no label; use NaN for a missing one"
-        raise ValueError(f"{name} has {concrete[row, column]} in row {row}, column {column}; {cure}.")
+        where = f"row {row}, column {_called(value, column)}"
+        raise ValueError(f"{name} has {concrete[row, column]} in {where}; {cure}.")
     if allow_nan and np.isnan(concrete).all():
         raise ValueError(f"every label in {name} is missing (NaN); there is nothing to learn from.")
     return _on_device(_cast(array, jax.dtypes.canonicalize_dtype(array.dtype), name))
@@ -156,8 +157,15 @@ def _on_device(array: Array | np.ndarray) -> Array:
     return array if isinstance(array, jax.Array) else own_array(array, array.dtype)
 
 
+def _called(value: Any, column: int) -> str:
+    """How an error names a column: as its frame does, or by its number."""
+    names = getattr(value, "columns", None)
+    return str(column) if names is None else repr(names[column])
+
+
 def _matrix(value: Any, name: str) -> Array | np.ndarray:
     """A floating-point array [N, columns]; vectors become one column."""
+    given = value
     if isinstance(value, jax.core.Tracer):
         return value[:, None] if value.ndim == 1 else value
     if hasattr(value, "to_numpy"):  # pandas and polars
@@ -177,10 +185,10 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
             "numpy.lib.recfunctions.structured_to_unstructured."
         )
     if array.ndim not in (1, 2):
-        given = type(value).__name__ if array.dtype.kind == "O" else f"shape {tuple(array.shape)}"
-        raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got {given}.")
+        got = type(value).__name__ if array.dtype.kind == "O" else f"shape {tuple(array.shape)}"
+        raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got {got}.")
     if array.dtype.kind in "OUS":
-        array = _numbers(array, name)
+        array = _numbers(array, name, given)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
     if array.dtype.kind in "mM":
@@ -206,7 +214,7 @@ def _no_dates(value: Any, name: str) -> None:
                 )
 
 
-def _numbers(array: np.ndarray, name: str) -> np.ndarray:
+def _numbers(array: np.ndarray, name: str, given: Any) -> np.ndarray:
     if array.dtype.kind == "O":  # pandas' NA, which nullable columns hold, says no more than NaN
         array = np.where(np.frompyfunc(lambda v: type(v).__name__ == "NAType", 1, 1)(array).astype(bool), np.nan, array)
     try:
@@ -218,7 +226,7 @@ def _numbers(array: np.ndarray, name: str) -> np.ndarray:
                     float(v)
                 except (TypeError, ValueError):
                     raise TypeError(
-                        f"{name} has {v!r} in column {column}, which is no number; encode text as numbers, and "
-                        "count times in a unit, first."
+                        f"{name} has {v!r} in column {_called(given, column)}, which is no number; encode text as "
+                        "numbers, and count times in a unit, first."
                     ) from None
         raise
