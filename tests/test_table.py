@@ -97,7 +97,7 @@ def test_words_and_dates_are_inputs(tmp_path, capsys):
     train = write(tmp_path / "train.csv", ["id", "sold on", "town", "price"], rows)
     new = write(tmp_path / "new.csv", ["town", "sold on"], [["Bonn", "2020-01-21T12:00"], ["Oslo ", "2020-01-21"]])
     out = tmp_path / "out.csv"
-    arguments = ["table", train, "--target", "price", "--new", new, "--out", str(out), "--drop", "id"]
+    arguments = ["table", train, "--target", "price", "--new", new, "--drop", "id", "--out", str(out)]
     main([*arguments, "--inducing", "20", "--silent"])
     assert "inputs sold on, town = Bonn, town = Oslo." in capsys.readouterr().out
     np.testing.assert_allclose([float(row["price mean"]) for row in read(out)], [2.05, 7.0], atol=0.1)
@@ -122,7 +122,7 @@ def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, caps
     new = write(tmp_path / "new.csv", ["z"], [[1.0]])
     with pytest.raises(SystemExit):
         main(["table", train, "--target", "y", "--new", new, "--silent"])
-    assert "lacks the columns x" in capsys.readouterr().err
+    assert f"lacks the columns x of {train}; add them, or leave them out (--drop)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

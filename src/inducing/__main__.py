@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument(
         "--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out and scored"
     )
-    table.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="columns that are no inputs")
+    table.add_argument(
+        "--drop", nargs="+", action="extend", default=[], metavar="NAME", help="columns that are no inputs"
+    )
     table.add_argument("--out", help="file for the predictions of --new (default: predictions.csv)")
     table.add_argument("--inducing", type=int, default=100, help="number of inducing points (default: 100)")
     table.add_argument("--layers", type=int, default=1, help="1: a sparse GP (default); more: a deep GP")

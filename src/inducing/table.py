@@ -60,7 +60,9 @@ def run(
     rows = {} if new is None else _read(new)
     missing = [name for name in names if new is not None and name not in rows]
     if missing:
-        raise ValueError(f"{new} lacks the columns {', '.join(missing)} of {train}.")
+        raise ValueError(
+            f"{new} lacks the columns {', '.join(missing)} of {train}; add them, or leave them out (--drop)."
+        )
     Xnew = X[:0] if new is None else np.stack(list(_encoded(rows, kinds, new).values()), axis=1)
     if new is not None:
         if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
