@@ -6,8 +6,8 @@ scheduler for CPUs slows chains of matrix products, so it is off in what we comp
 `optimization_barrier` before loops are fused: what is behind a barrier is then computed once, not in each loop that
 uses it. And loops are compiled in the older of XLA's two ways, which takes two thirds of the time to compile and runs
 as fast, except where a loop writes over its own input (`apart`). LLVM's first level of optimisation takes three
-quarters of the time that its default takes, for code that runs as fast: what takes long is in libraries. Set the
-environment variable `INDUCING_RUNTIME=plain` to leave all as it is.
+quarters of the time that its default takes, for code that runs as fast: what takes long is in libraries. What
+the environment variable XLA_FLAGS names stays as it says; `INDUCING_RUNTIME=plain` leaves all as it is.
 """
 
 import contextlib
@@ -23,6 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+OPTIONS: dict[str, Any] = {
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 1,
+    "xla_disable_hlo_passes": "cse_barrier_expander",
+}
+
 
 def _tuned() -> bool:
     return os.environ.get("INDUCING_RUNTIME", "") != "plain" and jax.default_backend() == "cpu"
@@ -35,14 +42,10 @@ def jit(fn: Callable) -> Callable:
     >>> float(jit(lambda x: 2 * x)(jnp.ones(())))
     2.0
     """
-    options: dict[str, Any] = {}
-    if _tuned():
-        options["compiler_options"] = {
-            "xla_cpu_enable_concurrency_optimized_scheduler": False,
-            "xla_cpu_use_fusion_emitters": False,
-            "xla_backend_optimization_level": 1,
-            "xla_disable_hlo_passes": "cse_barrier_expander",
-        }
+    if not _tuned():
+        return eqx.filter_jit(fn)
+    said = os.environ.get("XLA_FLAGS", "")
+    options: dict[str, Any] = {"compiler_options": {k: v for k, v in OPTIONS.items() if k not in said}}
     return eqx.filter_jit(fn, **options)
 
 

@@ -582,6 +582,26 @@ def test_rounding_does_not_lead_a_climb_astray():
     for labels in (50.0 + 2.0 * x[:, 0], np.full(200, 3.0)):
         result = quiet(regression(kernel=ig.kernels.SquaredExponential(), noise=1.0), (x, labels))
         assert abs(elbo(result.model, (x, labels)) - result.bound) < 0.03 * 200 and result.bound > 900
-    assert "skipped (labels without noise" in quiet(regression(), (x, 3e4 + np.sin(x[:, 0]))).message
+    assert (
+        "skipped (labels with too little noise for float64" in quiet(regression(), (x, 3e4 + np.sin(x[:, 0]))).message
+    )
     with pytest.raises(FloatingPointError, match=r"ig\.means\.Constant"):
         quiet(regression(), (x, 1e9 + np.sin(x[:, 0])))
+
+
+def test_a_step_that_reaches_too_far_is_not_taken():
+    """What a line search is told there had been below the value where it began, and passed for the end of the climb."""
+    x = np.linspace(0.0, 15.0, 300)[:, None]
+    labels = np.sin(x[:, 0]) + 0.01 * np.random.default_rng(0).normal(size=300)
+    result = quiet(regression(x[::6]), (x, labels))
+    np.testing.assert_allclose(result.bound, ig.collapsed_elbo(result.model, (x, labels)), rtol=1e-6)
+    assert result.bound > 850
+
+
+def test_rounding_in_float32_does_not_lead_a_climb_astray():
+    """There a noise of a hundredth is little already: the bound had been 6e13, and R² −326."""
+    x = np.linspace(0.0, 15.0, 300, dtype=np.float32)[:, None]
+    labels = np.sin(x[:, 0]) + 0.01 * np.random.default_rng(0).normal(size=300).astype(np.float32)
+    result = quiet(regression(x[::6], noise=0.1, dtype=np.float32), (x, labels))
+    assert result.bound < 1000 and "skipped (labels with too little noise for float32" in result.message
+    assert np.mean((result.model.predict(x).mean[:, 0] - labels) ** 2) < 1e-3

@@ -83,7 +83,7 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
     evaluate = _evaluator(ascent, key)
     shapes = [f.shape for f in start]
     ends = np.cumsum([f.size for f in start])[:-1]
-    best_x, best_f, failures = _flat(start), np.inf, 0
+    best_x, best_f, began, failures = _flat(start), np.inf, -np.inf, 0  # `began`: the value where a line search begins
 
     def unflatten(x: np.ndarray) -> list[Array]:
         pieces = np.split(x, ends)  # copied: SciPy goes on writing into x
@@ -91,7 +91,8 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best_x, best_f, failures
-        away, wall = x - best_x, 10.0 * (1.0 + abs(best_f))
+        away, top = x - best_x, max(best_f, began)
+        wall = 10.0 * (1.0 + abs(top))
         if np.abs(away).max() <= REACH:
             value, grads = evaluate(unflatten(x))
             f, g = -float(value), -_flat(grads)
@@ -102,9 +103,11 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
             failures += 1
             if not np.isfinite(best_f):
                 return f, g
-        return best_f + wall, 2.0 * wall * away / max(float(away @ away), 1e-300)
+        return top + wall, 2.0 * wall * away / max(float(away @ away), 1e-300)
 
     def callback(intermediate_result):
+        nonlocal began
+        began = float(intermediate_result.fun)
         monitor.record(np.array([-intermediate_result.fun]))
         reason = monitor.judge(unflatten(intermediate_result.x), -float(intermediate_result.fun))
         if reason:
@@ -117,7 +120,8 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
         what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
         raise FloatingPointError(
             f"the {what} at the start; check the starting values, or let initialise=True set their scales. Labels much "
-            "farther from the prior's mean than from each other need a trained one, ig.means.Constant()."
+            "farther from the prior's mean than from each other need a trained one, ig.means.Constant(); those with "
+            'little noise, float64: jax.config.update("jax_enable_x64", True).'
         )
     if stop := monitor.judge(unflatten(best_x), -f):
         return stop, failures
@@ -126,7 +130,8 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
     reason = "all steps done"
     try:
         for _ in range(RESTARTS):
-            before, left = best_f, steps - monitor.step
+            before = began = best_f
+            left = steps - monitor.step
             if left <= 0:
                 break
             options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 60, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}

@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from ..data import Data
 from ..likelihoods.base import AbstractLikelihood
+from ..parameters import dtype_of
 from .choice import Plan
 from .monitor import History
 from .problem import Problem
@@ -62,9 +63,13 @@ def message(
     if rescaled:
         says.append("starting scales set from the data")
     if best.failures:
-        cause = " (labels without noise, or far from the prior's mean, which then needs training: ig.means.Constant())"
-        hint = cause if plan.method == "collapsed" else ""
-        says.append(f"{best.failures} steps were NaN or infinite and skipped{hint}")
+        hint = (
+            f" (labels with too little noise for {dtype_of(best.problem).name}, or far from the prior's mean, which "
+            "then needs training: ig.means.Constant())"
+        )
+        says.append(
+            f"{best.failures} steps were NaN or infinite and skipped{hint if plan.method == 'collapsed' else ''}"
+        )
     if unbounded:
         says.append(
             "all labels are equal, so that the bound grows without end as the noise goes to 0: freeze the likelihood "
