@@ -45,10 +45,10 @@ def _shared(variable: str, default: str) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def forget_compilations():
     """What is compiled serves the next files too, until there is much of it: a program takes 4 to 20 memory maps, of
-    which Linux allows a process 65,530, and 1 to 2 MB."""
+    which Linux allows a process 65,530, and 1 to 2 MB. The limit here keeps a worker at about 2 GB."""
     yield
     maps = Path("/proc/self/maps")
-    if not maps.exists() or maps.read_bytes().count(b"\n") > 5_000:
+    if not maps.exists() or maps.read_bytes().count(b"\n") > 4_000:
         jax.clear_caches()
 
 
