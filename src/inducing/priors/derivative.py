@@ -120,8 +120,7 @@ class Derivative(AbstractPrior):
         if X.shape[1] != self.dim:
             raise ValueError(f"Derivative has dim={self.dim} but the inputs have {X.shape[1]} columns.")
         basis = jnp.broadcast_to(jnp.eye(self.dim, dtype=X.dtype)[:, None, :], (self.dim, *X.shape))
-        value, push = jax.linearize(fn, X)
-        slopes = jax.vmap(push, out_axes=-1)(basis)
+        value, slopes = jax.vmap(lambda along: jax.jvp(fn, (X,), (along,)), out_axes=(None, -1))(basis)
         return jnp.concatenate([value[..., None], slopes], axis=-1) if self.values else slopes
 
 
