@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from ..checks import check_model_and_data
+from ..checks import check_model, check_model_and_data
 from ..data import Data, as_data
 from ..layers.sparse_gp import sparse_gps
 from ..model import Model
@@ -128,8 +128,7 @@ def fit(
     >>> result.method
     'collapsed'
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be an ig.Model, got {type(model).__name__}.")
+    check_model(model)
     if not callable(objective):
         raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
     if freeze is not None and not callable(freeze):

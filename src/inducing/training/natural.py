@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..checks import check_data
+from ..checks import check_data, check_model
 from ..data import as_data
 from ..lapack import cholesky, triangular_inverse
 from ..layers import qu
@@ -98,6 +98,7 @@ def natural_gradient_step(
     >>> abs(float(ig.elbo(stepped, data) - ig.collapsed_elbo(model, data))) < 1e-9
     True
     """
+    check_model(model)
     if not callable(layer) and not -len(model.layers) <= layer < len(model.layers):
         raise IndexError(
             f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."
