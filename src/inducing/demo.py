@@ -53,8 +53,8 @@ def budget(kind: str) -> Budget:
     50
     """
     steps, seconds, *sizes = {
-        "quick": ((200, 250, 900, 800), 60.0, 50, 5, 256, 120),
-        "default": ((1000, 1500, 8000, 4000), 240.0, 80, 5, 512, 240),
+        "quick": ((400, 500, 3000, 2500), 60.0, 50, 5, 256, 120),
+        "default": ((1000, 1500, 8000, 6000), 240.0, 80, 5, 512, 240),
         "full": ((2000, 4000, 20000, 20000), 3600.0, 100, 10, 512, 240),
     }[kind]
     limits = {name: share * seconds for name, share in SHARES.items()}
