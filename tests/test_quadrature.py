@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from inducing import quadrature
+from inducing import quadrature, searches
 from inducing.likelihoods.special import (
     log1mexp,
     log_ndtr,
@@ -128,14 +128,14 @@ def test_crossings_take_few_values():
         jax.debug.callback(lambda: calls.append(1))
         return jax.scipy.special.ndtr(jnp.sinh(x)) - q
 
-    np.testing.assert_allclose(np.sinh(quadrature.crossing(fn, *ends, 34)), special.ndtri(q), rtol=1e-12)
+    np.testing.assert_allclose(np.sinh(searches.crossing(fn, *ends, 34)), special.ndtri(q), rtol=1e-12)
     jax.effects_barrier()
     assert len(calls) < 24
-    stairs = quadrature.crossing(lambda x: jnp.floor(x / 0.7) * 0.1 + 0.35, *ends, 34)
+    stairs = searches.crossing(lambda x: jnp.floor(x / 0.7) * 0.1 + 0.35, *ends, 34)
     np.testing.assert_allclose(stairs, -2.1, atol=1e-6)
-    narrow = quadrature.crossing(lambda x: jax.scipy.special.ndtr((x - 3.3) * 1e6) - q, *ends, 34)
+    narrow = searches.crossing(lambda x: jax.scipy.special.ndtr((x - 3.3) * 1e6) - q, *ends, 34)
     np.testing.assert_allclose((narrow - 3.3) * 1e6, special.ndtri(q), atol=1e-4)
-    unknown = quadrature.crossing(lambda x: jnp.where(x < 1, -1.0, jnp.nan), *ends, 34)
+    unknown = searches.crossing(lambda x: jnp.where(x < 1, -1.0, jnp.nan), *ends, 34)
     np.testing.assert_allclose(unknown, 1.0, atol=1e-6)
 
 

@@ -19,6 +19,8 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float, Key
 
+from .searches import bisect, half_width, largest_between
+
 REACH = 7.0  # standard deviations that the rules span on either side
 ROWS = 4096  # of a block of Gaussians whose nodes are stored at a time
 
@@ -212,7 +214,7 @@ def log_expectation(
         return log_fn(mean + sd * z) - 0.5 * z * z
 
     far = min(100.0, 0.5 * math.log(float(jnp.finfo(z0.dtype).max)) - 10.0)  # where sinh² still has a value
-    between = jax.lax.stop_gradient(_largest_between(log_integrand, z0))
+    between = jax.lax.stop_gradient(largest_between(log_integrand, z0))
     fall = jax.lax.stop_gradient(half_width(log_integrand, between))
     gain = log_integrand(between) + jnp.log(fall) - log_integrand(z0) - jnp.log(jnp.minimum(h, 1.0))
     leave = ~(gain < 12.0) | (jnp.abs(z0) > far)  # what the peak itself holds is less than e⁻¹² of the whole
@@ -332,122 +334,6 @@ def student_t_cdf(
     zero = jnp.zeros_like(x)
     (total, below), _ = jax.lax.scan(add, (zero, zero), jnp.arange(num, dtype=x.dtype))
     return below / total
-
-
-def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
-    """The x in [lower, upper] where below(x) turns from true to false, elementwise: the upper end of the last bracket.
-
-    >>> print(bisect(lambda x: x * x < 2.0, jnp.zeros(1), jnp.ones(1) * 2, 40).round(6))
-    [1.414214]
-    """
-
-    def step(_, ends):
-        lower, upper = ends
-        middle = 0.5 * (lower + upper)
-        low = below(middle)
-        return jnp.where(low, middle, lower), jnp.where(low, upper, middle)
-
-    return jax.lax.fori_loop(0, steps, step, (lower, upper))[1]
-
-
-def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
-    """The x in [lower, upper] where an increasing fn crosses 0, elementwise: at least as exact as `steps` bisections.
-
-    Half as many values of fn suffice where it is smooth (`_bracket`); Newton does the rest. The derivative by whatever
-    fn depends on is that of the crossing, −∂fn/fn′.
-
-    >>> print(crossing(lambda x: x**3 - 2.0, jnp.zeros(1), 2 * jnp.ones(1), 20).round(12))
-    [1.25992105]
-    >>> float(jax.grad(lambda a: crossing(lambda x: x - a, jnp.zeros(()), jnp.ones(()), 20))(0.3))
-    1.0
-    """
-    width = (upper - lower) * 0.5**steps
-    x, other = _bracket(lambda x: jax.lax.stop_gradient(fn(x)), lower, upper, width)
-    value, slope = jax.jvp(fn, (x,), (jnp.ones_like(x),))
-    slope = jax.lax.stop_gradient(slope)
-    rises = slope > 0
-    step = jnp.where(rises, value / jnp.where(rises, slope, 1.0), 0.0)
-    return jnp.clip(x - step, jnp.minimum(x, other) - width, jnp.maximum(x, other) + width)
-
-
-def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Array) -> tuple[Array, Array]:
-    """Two points at most 2 widths apart between which an increasing fn crosses 0; the first is the last one tried.
-
-    Chandrupatla's method: inverse quadratic interpolation through the last three points where these tell that fn is
-    smooth between them, else bisection. A value that is NaN counts as positive.
-    """
-
-    def unfinished(state):
-        (x1, _), (x2, _), *_, tried = state
-        return (tried < 100) & jnp.any(jnp.abs(x2 - x1) > 2 * width)
-
-    def step(state):
-        (x1, f1), (x2, f2), share, tried = state
-        x = x1 + share * (x2 - x1)
-        f = fn(x)
-        same = (f < 0) == (f1 < 0)
-        x3, f3 = jnp.where(same, x1, x2), jnp.where(same, f1, f2)
-        x2, f2 = jnp.where(same, x2, x1), jnp.where(same, f2, f1)
-        xi, phi = (x - x2) / (x3 - x2), (f - f2) / (f3 - f2)
-        smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
-        guess = f / (f2 - f) * f3 / (f2 - f3) + (x3 - x) / (x2 - x) * f / (f3 - f) * f2 / (f3 - f2)
-        least = jnp.minimum(width / jnp.abs(x2 - x), 0.5)
-        return (x, f), (x2, f2), jnp.clip(jnp.where(smooth, guess, 0.5), least, 1 - least), tried + 1
-
-    start = (lower, fn(lower)), (upper, fn(upper)), jnp.full_like(lower, 0.5), 0
-    (x, _), (other, _), *_ = jax.lax.while_loop(unfinished, step, start)
-    return x, other
-
-
-def _slope(fn: Callable[[Array], Array], x: Array) -> Array:
-    return jax.jvp(fn, (x,), (jnp.ones_like(x),))[1]
-
-
-def _largest_between(fn: Callable[[Array], Array], end: Array) -> Array:
-    """The point between 0 and `end` where fn is largest, to a precision relative to its size."""
-    reach = jnp.arcsinh(end)
-    share = bisect(lambda s: ~(_slope(fn, jnp.sinh(s * reach)) * end < 0), jnp.zeros_like(end), jnp.ones_like(end), 50)
-    return jnp.sinh(share * reach)
-
-
-def half_width(fn: Callable[[Array], Array], peak: Array) -> Array:
-    """How far from its peak fn has fallen by ½, on the side where it falls faster: σ for −½ (f/σ)².
-
-    >>> print(half_width(lambda f: -0.5 * (f / 3) ** 2, jnp.zeros(1)).round(1))
-    [3.]
-    """
-    top = fn(peak)
-
-    def inside(log_distance: Array) -> Array:
-        distance = jnp.exp(log_distance)
-        return jnp.minimum(fn(peak + distance), fn(peak - distance)) > top - 0.5
-
-    return jnp.exp(bisect(inside, jnp.full_like(peak, -40.0), jnp.full_like(peak, 40.0), 12))
-
-
-def peak_of(log_fn: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:
-    """The f where log_fn(f) is largest, elementwise; within what distance; and whether it falls on both sides of it.
-
-    The largest value on a grid, start ± sinh t, lies next to the peak, which the slope then finds by bisection.
-
-    >>> peak, width, falls = peak_of(lambda f: -0.5 * ((f - 2) / 1e-3) ** 2, jnp.zeros(1))
-    >>> print(peak.round(6), (1e3 * width).round(1), falls)
-    [2.] [1.] [ True]
-    """
-    steps = jnp.asarray(np.sinh(np.linspace(-40.0, 40.0, 41)), start.dtype)
-    grid = start[None] + steps.reshape((-1,) + (1,) * start.ndim)
-    values = jax.vmap(log_fn)(grid)
-    values = jnp.where(jnp.isnan(values), -jnp.inf, values)
-    best = jnp.argmax(values, axis=0)
-    t0 = jnp.take(jnp.linspace(-40.0, 40.0, 41).astype(start.dtype), best)
-
-    def below(t: Array) -> Array:  # where there is no slope, the peak is on the side of the best point
-        slope = _slope(log_fn, start + jnp.sinh(t))
-        return jnp.where((slope == 0) | jnp.isnan(slope), t < t0, slope > 0)
-
-    peak = start + jnp.sinh(bisect(below, t0 - 2.0, t0 + 2.0, 50))
-    falls = jnp.maximum(values[0], values[-1]) < jnp.max(values, axis=0) - 0.5
-    return peak, half_width(log_fn, peak), falls
 
 
 @functools.cache

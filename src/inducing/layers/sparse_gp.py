@@ -25,7 +25,7 @@ from ..priors.base import (
     weights as output_weights,
 )
 from ..priors.latents import apply_features
-from ..products import products, times_transpose
+from ..products import lower_gram, products
 from ..quadrature import safe_sqrt
 from . import qu
 from .base import AbstractLayer, standard_normal
@@ -228,7 +228,7 @@ class SparseGP(AbstractLayer):
         L, M = factors.mean.shape
         Kuu = qu.repeat(factors.Kuu, L)
         root = qu.expand(factors.root)
-        rest = jnp.eye(M, dtype=root.dtype)[None] - times_transpose(root, root)
+        rest = jnp.eye(M, dtype=root.dtype)[None] - lower_gram(root)
         transposed = jnp.swapaxes(Kuu.inverse_root, 1, 2)
         C = products(transposed, jnp.swapaxes(products(transposed, rest, "upper"), 1, 2), "upper")
         alpha = batched("root_solve_transpose", Kuu, factors.mean[..., None])[..., 0]

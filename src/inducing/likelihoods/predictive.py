@@ -17,8 +17,9 @@ from inducing.covariance import Dense, default_jitter
 from inducing.data import as_labels
 from inducing.likelihoods.supports import fill_missing
 from inducing.parameters import as_key
-from inducing.quadrature import crossing, safe_sqrt
+from inducing.quadrature import safe_sqrt
 from inducing.runtime import own_array
+from inducing.searches import crossing
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
