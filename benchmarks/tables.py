@@ -21,6 +21,7 @@ TITLES = {
     "collapsed-512-million": "collapsed bound + gradient, M=512, N=1,000,000",
     "predict-512-million": "mean and variance at 1,000,000 points, M=512",
     "predict-512": "mean and variance at 20,000 points, M=512",
+    "predict-512-cached": "the same by what an earlier call kept",
     "lmc-128": "coregionalised step, 3 latents, 10 outputs, M=128",
     "deep-2": "deep GP step, 2 layers, M=128",
     "deep-3": "deep GP step, 3 layers, M=128",

@@ -56,7 +56,7 @@ def build(case: dict, a: dict) -> Timed:
         whiten=True,
     )
     if case["kind"] == "predict":
-        return _predict(model, X)
+        return _predict(model.posterior() if case["cached"] else model, X)
     bound, tuned = stepped(model.elbo, model.trainable_variables, X, y, a["index"])
     return Timed(bound, _drawn(model, (a["X"], a["y"]), a["index"].shape[1]), tuned=tuned)
 
@@ -125,7 +125,8 @@ def _collapsed(a: dict, X, y) -> Timed:
 
 
 def _predict(model, X) -> Timed:
-    moments = model.posterior().predict_f  # caches what does not depend on the inputs
+    """By a model, which computes everything anew, or by its posterior, which caches what does not depend on X."""
+    moments = model.predict_f
 
     def runner(moments):
         def run(n):
