@@ -7,7 +7,7 @@ import pytest
 
 import inducing as ig
 from inducing.__main__ import main
-from inducing.table import _labels, _read, _write, run
+from inducing.table import _kind, _labels, _read, _write, run
 
 RNG = np.random.default_rng(0)
 
@@ -39,7 +39,7 @@ def test_numbers_are_regressed_with_honest_intervals(tmp_path):
     assert ((upper - lower > 2.0) & (upper - lower < 20.0)).all()  # noise of 1: intervals of 4 and a little more
 
 
-@pytest.mark.parametrize("names", [("0", "1"), ("ash", "oak", "yew")])
+@pytest.mark.parametrize("names", [("0", "1"), ("-1", "1000001"), ("ash", "oak", "yew")])
 def test_classes_have_probabilities(tmp_path, capsys, names):
     x = RNG.uniform(0.0, len(names), 40)
     rows = [[v, names[int(v)]] for v in x]
@@ -47,6 +47,7 @@ def test_classes_have_probabilities(tmp_path, capsys, names):
     new = write(tmp_path / "new.csv", ["x"], [[i + 0.5] for i in range(len(names))])
     out = tmp_path / "out.csv"
     main(["table", train, "--target", "tree", "--new", new, "--out", str(out), "--inducing", "6", "--silent"])
+    assert f"likelihood of {len(names)} classes, inputs x." in capsys.readouterr().out
     p = np.array([[float(row[f"tree = {name}"]) for name in names] for row in read(out)])
     np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-6)
     assert (p.argmax(1) == np.arange(len(names))).all()
@@ -58,6 +59,17 @@ def test_without_new_rows_some_are_held_out_and_scored(tmp_path, capsys):
     main(["table", train, "--target", "y", "--inducing", "10", "--silent"])
     said = capsys.readouterr().out
     assert "Rows held out: 5;" in said and "RMSE 0.0" in said and "lengthscale" in said
+    held = np.sort(np.random.default_rng(0).permutation(50)[:5])
+    y = np.loadtxt(train, delimiter=",", skiprows=1)[:, 1]
+    alone = np.sqrt(np.mean((y[held] - np.delete(y, held).mean()) ** 2))
+    assert f"Without inputs: RMSE {alone:.4g} by the mean of the other rows." in said
+
+
+def test_held_out_classes_are_compared_with_the_most_frequent(tmp_path, capsys):
+    train = write(tmp_path / "train.csv", ["x", "y"], [[i, "no" if i % 3 else "yes"] for i in range(21)])
+    run(train, "y", num_inducing=3, progress=False)
+    held = np.random.default_rng(0).permutation(21)[:3]
+    assert f"Without inputs: accuracy {np.mean(held % 3 != 0):.4g} by the most" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -68,7 +80,10 @@ def test_without_new_rows_some_are_held_out_and_scored(tmp_path, capsys):
         ("x,y\nred,2\n,3\n", "'' in row 2 below the header is none of the words ['red']; fill in the gap"),
         ("x,y\n" + "".join(f"w{i},{i}\n" for i in range(31)), "'x' has 31 different words, such as 'w0'"),
         ("x,y\n1,2\n,3\n", "'' in row 2 below the header is no finite number; fill in the gap"),
-        (",x,y\n0,1,2\n1,2,3\n", "column 1 has no name in the header; name or remove it"),  # the row numbers of pandas
+        (",x,y\n0,1,2\n1,2,3\n", "column 1 has no name in the header; name it, or leave it out (--drop '')"),
+        ("x,y\n2020-01-01,2\n2020-01-02,1\n,3\n", "'' in row 3 below the header is no date such as 2020-01-31; fill"),
+        ("x,y\n,1\n,2\n", "'' in row 1 below the header is no finite number; fill in the gap"),
+        ('x,y\n"' + 200000 * "1" + "\n", "is no table as text in UTF-8 (field larger than field limit"),
         ("x,z\n1,2\n", "no column 'y'; it has x, z"),
         ("y\n1\n2.5\n", "no column beside 'y'"),
         ("x,y\n1,\n2,\n", "all cells of the target 'y' are empty"),
@@ -129,7 +144,8 @@ def test_files_that_are_not_there_and_new_rows_that_lack_a_column(tmp_path, caps
     "text, message",
     [
         ("x,x,y\n1,2,3\n2,3,4\n", "two columns called 'x'"),
-        ("x;y\n1;1,5\n2;1,5\n3;2,5\n", "the target 'y' has '1,5'; write numbers with decimal points"),
+        ("x;y\n1;1,5\n2;1,5\n3;2,5\n", "the target 'y' has '1,5'; write numbers with decimal points, without commas"),
+        ('x,y\n1,900\n2,"1,200.5"\n3,800\n', "the target 'y' has '1,200.5'; write numbers with decimal points"),
         ("x,y\n1,2\n2,3\n3,4\n4,oak\n", "'oak' in row 4 below the header among numbers"),
         ("x,y\n1,2\n", "no two different values in the 0 rows to fit, of 1 in all"),
         ("x,y\n1,2\n2,3\n", "no two different values in the 1 rows to fit, of 2 in all"),
@@ -157,11 +173,28 @@ def test_cells_may_be_separated_by_semicolons_and_tabs(tmp_path, mark):
     assert _read(tmp_path / "train.csv") == {"x, in m": ["1"], "y": ["2"], "z": ["3"]}
 
 
+def test_row_numbers_of_pandas_can_be_left_out_and_empty_rows_are_skipped(tmp_path):
+    rows = [[i, i / 5, np.sin(i / 5)] for i in range(20)]
+    train = write(tmp_path / "train.csv", ["", "x", "y"], [*rows, ["", "", ""], [" "]])
+    new = write(tmp_path / "new.csv", ["", "x"], [["first", 0.5], ["", ""]])
+    out = str(tmp_path / "out.csv")
+    main(["table", train, "--target", "y", "--drop", "", "--new", new, "--out", out, "--inducing", "8", "--silent"])
+    (row,) = read(out)
+    assert list(row) == ["", "x", "y mean", "y lower", "y upper"] and row[""] == "first"
+    np.testing.assert_allclose(float(row["y mean"]), np.sin(0.5), atol=0.02)
+
+
+def test_a_column_is_what_half_of_its_cells_are():
+    assert _kind(["1", "2,5", "red"], "x", "train.csv") == "numbers"
+    assert _kind(["911", "beetle", "golf"], "x", "train.csv") == ["911", "beetle", "golf"]
+    assert _kind(["2020-01-31", "2020-02-01T12:00", "soon"], "x", "train.csv") == "dates"
+
+
 def test_other_encodings_seeds_and_folders_are_refused_before_the_fit(tmp_path, capsys):
     train = write(tmp_path / "train.csv", ["x", "y"], [[0.0, 1.0], [1.0, 2.5]])
     (tmp_path / "latin.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
     calls = (
-        ([str(tmp_path / "latin.csv")], "latin.csv is no text in UTF-8"),
+        ([str(tmp_path / "latin.csv")], "latin.csv is no table as text in UTF-8"),
         ([train, "--seed", "-1"], "--seed must be 0 or more, got -1"),
         ([train, "--new", train, "--out", str(tmp_path / "nowhere" / "out.csv")], "nowhere"),
     )
@@ -215,9 +248,12 @@ def test_the_command_knows_its_version(capsys):
     assert stop.value.code == 0 and capsys.readouterr().out == f"inducing {ig.__version__}\n"
 
 
-def test_numbers_with_units_are_no_classes(tmp_path):
-    (tmp_path / "train.csv").write_text("x,y\n1,1 kg\n2,2 kg\n3,3 kg\n")
-    with pytest.raises(ValueError, match="a different word in every row, such as '1 kg'"):
+@pytest.mark.parametrize(
+    "cells", [["1 kg", "2 kg", "3 kg"], ["7%", "8%", "9%", "9%"], ["2020-01-31", "2020-02-01", "soon"]]
+)
+def test_numbers_with_units_are_no_classes(tmp_path, cells):
+    write(tmp_path / "train.csv", ["x", "y"], enumerate(cells))
+    with pytest.raises(ValueError, match=f"3 different words in {len(cells)} rows, such as"):
         run(tmp_path / "train.csv", "y", tmp_path / "train.csv", tmp_path / "out.csv")
 
 

@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     demo.set_defaults(kind="default")
     table = commands.add_parser("table", help="fit a column of a CSV file by its other columns, and predict new rows")
     table.add_argument("train", help="CSV file with a header; an empty cell of the target is a missing label")
-    table.add_argument("--target", required=True, help="the column to predict: numbers, or classes (0 and 1, or text)")
+    table.add_argument(
+        "--target", required=True, help="the column to predict: numbers; text, or two numbers, are classes"
+    )
     table.add_argument(
         "--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out and scored"
     )

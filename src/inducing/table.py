@@ -36,10 +36,11 @@ def run(
 
     Cells are separated by commas, semicolons or tabs, whichever the header has most of; numbers have decimal points.
     An input of text becomes one column of 0 and 1 for each of its words, dates (2020-01-31, also with a time) a number
-    of days; inputs may not have gaps. As target, numbers are regressed with Gaussian noise; the numbers 0 and 1, or
-    text, are classes. An empty target, or one of NA, NaN, null and None, is a missing label. `out` gets the columns of
-    `new` and, for each row, the mean and a 95 % interval, or the probability of each class. Without `new`, a tenth of
-    the rows with a label is held out of the fit, and their scores are printed and returned.
+    of days; inputs may not have gaps. As target, numbers are regressed with Gaussian noise; text, or numbers of which
+    there are but two, such as 0 and 1, are classes. An empty target, or one of NA, NaN, null and None, is a missing
+    label. Rows that are empty throughout are skipped. `out` gets the columns of `new` and, for each row, the mean and a
+    95 % interval, or the probability of each class. Without `new`, a tenth of the rows with a label is held out of the
+    fit, and their scores are printed and returned, beside what is reached without inputs.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +80,8 @@ def run(
     likelihood: Any = likelihoods.Bernoulli() if len(classes) == 2 else likelihoods.Gaussian()
     if len(classes) > 2:
         likelihood = likelihoods.Softmax(len(classes))
+    which = f" of {len(classes)} classes" if classes else ""
+    print(f"{type(likelihood).__name__} likelihood{which}, inputs {', '.join(columns)}.", flush=True)
     model = deep_gp(
         X[kept],
         likelihood,
@@ -87,10 +90,9 @@ def run(
         num_inducing=min(num_inducing, len(np.unique(X[kept], axis=0))),
     )
     result = fit(model, (X[kept], y[kept]), progress=progress, key=jax.random.key(seed))
-    print(f"{type(likelihood).__name__} likelihood, inputs {', '.join(columns)}.\n{result.message}")
-    print(summary(result.model))
+    print(f"{result.message}\n{summary(result.model)}")
     if new is None:
-        return _report(result.model, X[held], y[held], bool(classes))
+        return _report(result.model, X[held], y[held], y[kept], bool(classes))
     _write(out, rows, _columns(result.model, Xnew, target, classes))
     print(f"Predictions for {len(Xnew)} rows in {out}.")
     return {}
@@ -102,14 +104,12 @@ def _read(path: str | Path) -> dict[str, list[str]]:
             delimiter = max(",;\t", key=file.readline().count)
             file.seek(0)
             reader = csv.reader(file, delimiter=delimiter)
-            lines = [(reader.line_num, line) for line in reader if line]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8 ({error}); save it in that encoding.") from error
+            lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is no table as text in UTF-8 ({error}); save it as a CSV file.") from error
     if len(lines) < 2:
         raise ValueError(f"{path} must have a header and at least one row, got {len(lines)} lines.")
     header = [name.strip() for name in lines[0][1]]
-    if "" in header:
-        raise ValueError(f"{path}: column {header.index('') + 1} has no name in the header; name or remove it.")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{path} has two columns called {twice!r}; rename one of them.")
@@ -126,6 +126,11 @@ def _inputs(table: dict[str, list[str]], target: str, drop: Sequence[str], path:
     names = [name for name in table if name not in (target, *drop)]
     if not names:
         raise ValueError(f"{path} has no column beside {', '.join(map(repr, (target, *drop)))} to predict it from.")
+    if "" in names:  # such as the row numbers that pandas writes
+        raise ValueError(
+            f"{path}: column {list(table).index('') + 1} has no name in the header; name it, or leave it out "
+            "(--drop '')."
+        )
     return names
 
 
@@ -148,12 +153,13 @@ def _day(cell: str) -> float | None:
 
 
 def _kind(cells: list[str], name: str, path: str | Path) -> str | list[str]:
-    """What an input holds: "numbers", "dates", or the list of its words."""
-    if all(_number(cell) is None and _day(cell) is not None for cell in cells):
-        return "dates"
-    if any(_number(cell.replace(",", ".")) is not None for cell in cells):
+    """What an input holds, by half of its cells or more: "numbers", "dates", or else the list of its words."""
+    present = [cell.strip() for cell in cells if cell.strip().lower() not in MISSING]
+    if sum(_number(cell.replace(",", "")) is not None for cell in present) >= 0.5 * len(present):
         return "numbers"
-    words = sorted({cell.strip() for cell in cells if cell.strip().lower() not in MISSING})
+    if sum(_day(cell) is not None for cell in present) >= 0.5 * len(present):
+        return "dates"
+    words = sorted(set(present))
     if len(words) > MOST:
         raise ValueError(
             f"{path}, column {name!r} has {len(words)} different words, such as {words[0]!r}; the most that become "
@@ -191,8 +197,8 @@ def _cure(cell: str) -> str:
     """What to do about an input that is not of its column's kind."""
     if cell.strip().lower() in MISSING:
         return "fill in the gap, remove the row, or leave the column out (--drop)"
-    if _number(cell.replace(",", ".")) is not None:
-        return "write numbers with decimal points"
+    if _number(cell.replace(",", "")) is not None:
+        return "write numbers with decimal points, without commas"
     return "change that cell, remove the row, or leave the column out (--drop)"
 
 
@@ -202,6 +208,9 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
     present = [cell for cell in cells if cell]
     if not present:
         raise ValueError(f"{path}: all cells of the target {target!r} are empty.")
+    comma = next((cell for cell in present if "," in cell and _number(cell.replace(",", "")) is not None), None)
+    if comma is not None:
+        raise ValueError(f"{path}: the target {target!r} has {comma!r}; {_cure(comma)}.")
     numbers = [_number(cell) for cell in present]
     words = sum(v is None for v in numbers)
     if 0 < words < 0.5 * len(present):
@@ -210,19 +219,16 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
             f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} below the header among "
             "numbers; empty that cell if the label is missing, or write all classes as words."
         )
-    comma = next((cell for cell in present if "," in cell and _number(cell.replace(",", ".")) is not None), None)
-    if comma is not None:
-        raise ValueError(f"{path}: the target {target!r} has {comma!r}; {_cure(comma)}.")
-    if not words and set(numbers) != {0.0, 1.0}:
+    if not words and len(set(numbers)) != 2:
         return np.asarray([float(cell) if cell else np.nan for cell in cells]), []
-    cells = cells if words else [f"{float(cell):g}" if cell else cell for cell in cells]
+    cells = cells if words else [np.format_float_positional(float(v), trim="-") if v else v for v in cells]
     classes = sorted(set(cells) - {""})
     if len(classes) < 2:
         raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
-    if len(classes) == len(present) > 2:
+    if 2 < len(classes) > 0.5 * len(present):
         raise ValueError(
-            f"{path}: the target {target!r} has a different word in every row, such as {classes[0]!r}; write numbers "
-            "as digits alone, or give classes with several rows each."
+            f"{path}: the target {target!r} has {len(classes)} different words in {len(present)} rows, such as "
+            f"{classes[0]!r}; write numbers as digits alone, or give classes with several rows each."
         )
     code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
     return np.asarray([code[cell] for cell in cells]), classes
@@ -238,17 +244,22 @@ def _columns(model: Any, X: np.ndarray, target: str, classes: list[str]) -> dict
     return {f"{target} {name}": np.asarray(value)[:, 0] for name, value in named.items()}
 
 
-def _report(model: Any, X: np.ndarray, y: np.ndarray, classes: bool) -> dict[str, float]:
+def _report(model: Any, X: np.ndarray, y: np.ndarray, others: np.ndarray, classes: bool) -> dict[str, float]:
+    """Scores of the labels y held out, printed beside what the labels of the other rows alone would predict."""
     pred = model.predict(X)
     scores = {"log-likelihood": float(jnp.mean(pred.log_prob(y[:, None])))}
+    others = others[~np.isnan(others)]
     if classes:
         best = np.asarray(pred.probabilities).reshape(len(y), -1).argmax(axis=1)
         scores["accuracy"] = float(np.mean(best == y))
+        alone = f"accuracy {np.mean(y == np.bincount(others.astype(int)).argmax()):.4g} by the most frequent class"
     else:
         lower, upper = (np.asarray(a)[:, 0] for a in pred.interval(0.95))
         scores["RMSE"] = float(np.sqrt(np.mean((np.asarray(pred.mean)[:, 0] - y) ** 2)))
         scores["in 95 % interval"] = float(np.mean((lower <= y) & (y <= upper)))
+        alone = f"RMSE {np.sqrt(np.mean((others.mean() - y) ** 2)):.4g} by the mean"
     print(f"Rows held out: {len(y)}; " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+    print(f"Without inputs: {alone} of the other rows.")
     return scores
 
 
