@@ -36,6 +36,27 @@ def test_float32_stays_float32(tmp_path):
     assert ig.load(tmp_path / "k", kernel).lengthscale.dtype == jnp.float32
 
 
+def test_float64_is_not_read_as_float32(tmp_path):
+    ig.save(tmp_path / "model", model())
+    ig.save(tmp_path / "kernel", ig.kernels.Matern52(2.0))
+    with jax.enable_x64(False):
+        for name, like in (("model", model()), ("kernel", ig.kernels.Matern52())):
+            with pytest.raises(ValueError, match=f"{name} holds a model in float64, but JAX computes in float32; call"):
+                ig.load(tmp_path / name, like)
+
+
+def test_damaged_archives_are_refused(tmp_path):
+    ig.save(tmp_path / "kernel", ig.kernels.Matern52())
+    whole = (tmp_path / "kernel").read_bytes()
+    flags = whole.index(b"PK\x01\x02") + 8  # of the first entry in the directory: encrypted, or as yet unknown
+    for place, bit in ((29, 8), (flags, 1), (flags, 64)):  # 29: where the first array begins
+        damaged = bytearray(whole)
+        damaged[place] ^= bit
+        (tmp_path / "damaged").write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged is no file of"):
+            ig.load(tmp_path / "damaged", ig.kernels.Matern52())
+
+
 def test_what_is_tied_comes_back_tied(tmp_path):
     part = ig.kernels.Matern52(2.0)
     ig.save(tmp_path / "k", part + part)

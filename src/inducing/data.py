@@ -220,7 +220,7 @@ def _numbers(array: np.ndarray, name: str, given: Any) -> np.ndarray:
     try:
         return array.astype(float)
     except (TypeError, ValueError):
-        for column, values in enumerate(np.atleast_2d(array.T)):
+        for column, values in enumerate(np.atleast_2d(array.T).tolist()):
             for v in values:
                 try:
                     float(v)

@@ -49,8 +49,8 @@ def load(path: str | os.PathLike, like: M) -> M:
     """The model `like`, with its arrays read from the file `path` that `save` wrote.
 
     `like` gives the structure: the same layers, kernels, features and likelihood, with arrays of the same shapes,
-    whatever their values; only the root of q(u) may have any of its forms. Arrays keep the dtype of the file. What is
-    tied in `like` is tied again.
+    whatever their values; only the root of q(u) may have any of its forms. Arrays keep the dtype of the file, and those
+    in float64 are refused where JAX computes in float32. What is tied in `like` is tied again.
 
     >>> import os, tempfile
     >>> import inducing as ig
@@ -68,7 +68,7 @@ def load(path: str | os.PathLike, like: M) -> M:
     try:
         with open(path, "rb") as archive, np.lib.npyio.NpzFile(archive, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, ValueError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, RuntimeError) as error:
         raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
     if (written := str(found.pop("format", "none"))) != FORMAT:
         raise ValueError(f"{os.fspath(path)} is no file of this version's ig.save: format {written}, not {FORMAT}.")
@@ -88,6 +88,11 @@ def load(path: str | os.PathLike, like: M) -> M:
                 f"{name} has shape {list(found[name].shape)} in {os.fspath(path)} and {list(leaf.shape)} in `like`; "
                 "build `like` with as many features and dimensions as the saved model."
             )
+    if jnp.result_type(float) != jnp.float64 and any(array.dtype == np.float64 for array in found.values()):
+        raise ValueError(
+            f"{os.fspath(path)} holds a model in float64, but JAX computes in float32; call "
+            'jax.config.update("jax_enable_x64", True) at the start.'
+        )
     for place, kind in _kinds(like).items():
         if (saved := kinds.get(place)) != kind:
             raise ValueError(
