@@ -85,6 +85,20 @@ def test_plot_posterior(axes):
     assert names == {"95% of y", "95% of f", "draws of f", "mean", "data", "inducing inputs"}
 
 
+def test_plot_posterior_of_samples_is_smooth(axes):
+    """y = h + noise with h ~ N(0, 1), so that the mean is 0 everywhere: within five standard errors of 500 samples."""
+    latent = ig.LatentVariable(1, ig.layers.Amortised.mlp(jax.random.key(0), dim=1, x=1, y=1))
+    model = ig.Model([latent, ig.Deterministic(lambda f: f[1:])], ig.likelihoods.Gaussian(0.1))
+    ax = ig.report.plot_posterior(model, ([0.0, 1.0], [0.5, -0.5]), draws=0, ax=axes)
+    assert np.abs(ax.lines[0].get_ydata()).max() < 5.0 / np.sqrt(500)
+
+
+def test_plot_posterior_says_which_output(axes):
+    prior = ig.priors.Independent(ig.kernels.Matern52(), 2)
+    model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian(0.1))
+    assert ig.report.plot_posterior(model, X=[0.0, 1.0], output=1, draws=0, ax=axes).get_ylabel() == "y[1]"
+
+
 def test_plot_posterior_of_classes(axes):
     """The lines are probabilities, not the mean of class numbers; each datum is a dot of its class."""
     prior = ig.priors.Independent(ig.kernels.Matern52(), 3)

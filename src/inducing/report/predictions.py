@@ -9,6 +9,8 @@ from ..checks import check_model
 from ..data import as_inputs
 from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
 
+SAMPLES = 500  # of models that are sampled: with fewer, lines are rough by chance
+
 
 def plot_posterior(
     model: Any,
@@ -38,7 +40,7 @@ def plot_posterior(
     Z = inducing_inputs(model)
     data = with_inputs(data)
     x = _grid(data, X, Z)
-    pred = model.predict(x)
+    pred = model.predict(x, samples=SAMPLES)
     if not 0 <= output < pred.mean.shape[1]:
         raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")
     if data is not None and data.y is not None and data.y.shape[1] != pred.mean.shape[1]:
@@ -65,7 +67,7 @@ def _draw_numbers(
     lower, upper = (np.asarray(b)[:, output] for b in pred.interval(level))
     ax.fill_between(x, lower, upper, color=BLUE, alpha=0.16, lw=0, label=f"{level:.0%} of y")
     if _is_signal(model):
-        post = model.posterior(x)
+        post = model.posterior(x, samples=SAMPLES)
         low, high = (np.asarray(b)[:, output] for b in post.interval(level))
         ax.fill_between(x, low, high, color=BLUE, alpha=0.3, lw=0, label=f"{level:.0%} of f")
         keys = jax.random.split(key, max(draws, 1))
@@ -78,7 +80,7 @@ def _draw_numbers(
     ax.plot(x, np.asarray(pred.mean)[:, output], color=BLUE, lw=1.8, label="mean")
     if seen is not None:
         ax.scatter(*seen, color=GREY, lw=0, zorder=3, label="data", **_dots(len(seen[0])))
-    ax.set_ylabel("y")
+    ax.set_ylabel("y" if pred.mean.shape[1] == 1 else f"y[{output}]")
 
 
 def _draw_classes(ax: Any, x: np.ndarray, probabilities: np.ndarray, seen: Any) -> None:
