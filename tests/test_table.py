@@ -1,6 +1,8 @@
 """The command line on a table: numbers, classes, new rows, and what cannot be read."""
 
 import csv
+import io
+import sys
 
 import numpy as np
 import pytest
@@ -227,6 +229,14 @@ def test_rows_without_a_label_are_not_held_out(tmp_path):
     for seed in range(2):
         scores = run(train, "y", num_inducing=5, seed=seed, progress=False)
         assert scores["in 95 % interval"] in (0.0, 0.5, 1.0)
+
+
+def test_encodings_without_the_lines_of_a_table_do_not_end_a_run(tmp_path, monkeypatch):
+    """Such as that of a file to which Windows writes."""
+    train = write(tmp_path / "train.csv", ["x", "y"], [[i / 5, np.sin(i / 5)] for i in range(10)])
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
+    main(["table", train, "--target", "y", "--new", train, "--out", str(tmp_path / "out.csv"), "--silent"])
+    assert len(read(tmp_path / "out.csv")) == 10
 
 
 def test_without_a_command_it_says_which_there_are(capsys):

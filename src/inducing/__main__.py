@@ -1,12 +1,16 @@
 """The command line: `inducing demo` and `inducing table`, or `python -m inducing …`."""
 
 import argparse
+import io
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; without one, say which there are."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file of another encoding may lack a character, which ends nothing
+        sys.stdout.reconfigure(errors="replace")
     parser = argparse.ArgumentParser(prog="inducing", description="Sparse variational Gaussian processes.")
     parser.add_argument("--version", action="version", version=f"inducing {version('inducing')}")
     commands = parser.add_subparsers(dest="command")

@@ -81,7 +81,7 @@ def _short(value: np.ndarray) -> str:
         return f"{value:.4g}"
     if value.size == 0:
         return "[]"
-    if value.ndim == 1 and value.size <= 6:
+    if value.ndim == 1 and value.size <= 8:
         return "[" + ", ".join(f"{v:.4g}" for v in value) + "]"
     if (value == value.flat[0]).all():
         return f"all {value.flat[0]:.4g}"
