@@ -34,12 +34,14 @@ def motorcycle():
     return (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
 
 
+units = {"step": ("x", "y"), "motorcycle": ("time (standardised)", "acceleration (standardised)")}
 sets = {"step": step_data(), "motorcycle": motorcycle()}
 sets = {name: data for name, data in sets.items() if data is not None}
 figure, axes = plt.subplots(
     len(sets), 2, figsize=(11, 3.6 * len(sets)), sharex="row", sharey="row", layout="constrained"
 )
 for row, (name, (x, y)) in zip(np.atleast_2d(axes), sets.items(), strict=True):
+    row[0].set_ylabel(units[name][1])
     held = np.arange(len(x)) % 5 == 2
     grid = np.linspace(x.min() - 0.1, x.max() + 0.1, 400)
     for axis, layers in zip(row, (1, 2), strict=True):
@@ -55,11 +57,9 @@ for row, (name, (x, y)) in zip(np.atleast_2d(axes), sets.items(), strict=True):
         axis.plot(x[~held], y[~held], "k.", ms=3, label="seen")
         axis.plot(x[held], y[held], "C3x", ms=4, label="held out")
         kind = "GP" if layers == 1 else "deep GP, 2 layers"
-        axis.set(title=f"{name}: {kind}, held-out log density {float(score.mean()):.2f}", xlabel="x")
+        axis.set(title=f"{name}: {kind}, held-out log density {float(score.mean()):.2f}", xlabel=units[name][0])
         scores = f"{float(score.mean()):.3f} each, {joint:.3f} jointly"
         print(f"{name}, {layers} layer(s): bound {result.bound:.1f}, held-out log density {scores}")
-for axis in np.atleast_2d(axes)[:, 0]:
-    axis.set_ylabel("y")
 np.atleast_2d(axes)[0, 0].legend(frameon=False, loc="upper left")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/deep_regression.png", dpi=120)

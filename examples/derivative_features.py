@@ -54,7 +54,7 @@ for (z,), value in zip(np.asarray(points.Z), np.asarray(layer.mean[0, :K]), stri
 at = result.model.posterior(np.asarray(slopes.Z)).mean
 for (z,), value, slope in zip(np.asarray(slopes.Z), np.asarray(at[:, 0]), np.asarray(layer.mean[0, K:]), strict=True):
     left.plot([z - 0.25, z + 0.25], [value - 0.25 * slope, value + 0.25 * slope], "C3", lw=2)
-left.set(title=f"{K} values (dots) and {K} slopes (bars)", xlabel="x", ylim=(-2, 2))
+left.set(title=f"{K} values (dots) and {K} slopes (bars); mean ± 2 s.d.", xlabel="x", ylim=(-2, 2))
 
 right.plot(sizes, values, "o-", label="M values")
 right.plot(sizes, mixed, "s-", label="M/2 values and M/2 slopes")
