@@ -40,7 +40,7 @@ for (label, features), colour in zip(intervals.items(), ("C3", "C0"), strict=Tru
     left.plot(grid, mean, colour, label=label)
     left.fill_between(grid, mean - 2 * deviation, mean + 2 * deviation, color=colour, alpha=0.15, lw=0)
 left.plot(X, y, "k.", ms=3, alpha=0.6)
-left.set(title="q(f), mean ± 2 s.d.: periodic features pull the ends together", xlabel="x", ylim=(-2.5, 4))
+left.set(title="q(f) ± 2 s.d.: periodic features pull the ends together", xlabel="x", ylim=(-2.5, 4))
 left.legend(loc="lower right")
 
 evidence = float(jax.jit(lambda: ig.log_evidence(model_of(ig.features.Fourier.around(X, 1)), (X, y)))())

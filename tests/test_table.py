@@ -245,6 +245,12 @@ def test_without_a_command_it_says_which_there_are(capsys):
     assert "table" in said and "demo" in said
 
 
+def test_a_file_behind_the_columns_to_drop_is_told_where_it_belongs(capsys):
+    with pytest.raises(SystemExit):
+        main(["table", "--target", "y", "--drop", "id", "train.csv"])
+    assert "usage: inducing table TRAIN --target TARGET [options]" in capsys.readouterr().err
+
+
 def test_a_file_for_predictions_without_new_rows_is_refused(tmp_path, capsys):
     train = write(tmp_path / "train.csv", ["x", "y"], [[0.0, 1.0], [1.0, 2.5]])
     with pytest.raises(SystemExit) as stop:

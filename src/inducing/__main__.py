@@ -22,8 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--full", action="store_const", const="full", dest="kind", help="up to an hour, the paper's quality"
     )
     demo.set_defaults(kind="default")
-    table = commands.add_parser("table", help="fit a column of a CSV file by its other columns, and predict new rows")
-    table.add_argument("train", help="CSV file with a header; an empty cell of the target is a missing label")
+    table = commands.add_parser(
+        "table",
+        help="fit a column of a CSV file by its other columns, and predict new rows",
+        usage="inducing table TRAIN --target TARGET [options]",  # a file after --drop would be a column
+    )
+    table.add_argument(
+        "train", metavar="TRAIN", help="CSV file with a header; an empty cell of the target is a missing label"
+    )
     table.add_argument(
         "--target", required=True, help="the column to predict: numbers; text, or two numbers, are classes"
     )
