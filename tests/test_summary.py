@@ -58,6 +58,12 @@ def test_any_module():
     assert "layers[0].weight" in str(ig.summary(eqx.nn.MLP(1, 1, 2, 1, key=jax.random.key(0))))
 
 
+def test_the_result_of_a_fit_is_no_model():
+    """Its history had been counted among the parameters."""
+    with pytest.raises(TypeError, match=r"got FitResult; of a fit, pass result.model"):
+        ig.summary(FitResult(regression(), History(*np.zeros((3, 1))), "", "adam", 0.0))
+
+
 def test_lines_are_aligned():
     lines = str(ig.summary(regression())).splitlines()
     column = lines[0].index("constraint")

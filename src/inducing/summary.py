@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 
 from .parameters import FIXED, LOWER_TRIANGULAR, Constraint, parameters
@@ -51,6 +52,10 @@ def summary(module: Any) -> Summary:
     variance     scalar  positive    2
     Matern52: 3 parameters
     """
+    if not isinstance(module, eqx.Module):
+        raise TypeError(
+            f"module must be an ig.Model or a part of one, got {type(module).__name__}; of a fit, pass result.model."
+        )
     rows: list[Row] = []
     first: dict[int, str] = {}
     trained = fixed = 0
