@@ -88,10 +88,3 @@ def test_kl_of_a_root_with_negative_diagonal(joint):
     m = jnp.zeros(M)
     a, b = (gaussian.kl_whitened(m, jnp.asarray(r)) for r in (root, flipped))
     np.testing.assert_allclose(a, b, rtol=1e-12)
-
-
-def test_standard_normal_log_prob():
-    from scipy.stats import norm
-
-    x = np.linspace(-40, 40, 9)
-    np.testing.assert_allclose(gaussian.standard_normal_log_prob(jnp.asarray(x)), norm.logpdf(x), rtol=1e-12)

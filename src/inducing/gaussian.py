@@ -109,8 +109,3 @@ def kl_whitened(m: Array, root: Array) -> Float[Array, ""]:
     0.0
     """
     return 0.5 * (jnp.sum(root**2) + jnp.sum(m**2) - m.shape[0]) - log_abs_det(root)
-
-
-def standard_normal_log_prob(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """log N(x | 0, 1), elementwise."""
-    return -0.5 * x**2 - 0.5 * jnp.log(2.0 * jnp.pi).astype(x.dtype)

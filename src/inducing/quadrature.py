@@ -1,4 +1,4 @@
-"""Expectations under Gaussians: Gauss–Hermite, graded trapezoid, tensor, quasi-Monte Carlo and Monte Carlo rules.
+"""Expectations under Gaussians: graded trapezoid, tensor and quasi-Monte Carlo rules.
 
 The rule of choice in one dimension is the *graded trapezoid*. The trapezoid rule converges
 geometrically for analytic integrands that decay, and it needs about half the nodes of Gauss–Hermite
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp, ndtr
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 from .searches import bisect, half_width, largest_between
 
@@ -29,28 +29,6 @@ def safe_sqrt(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """√x with derivative 0, not ∞, at x = 0 (and value 0 below): a deterministic f keeps finite gradients."""
     positive = x > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
-
-
-@functools.cache
-def hermite_rule(num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the `num`-point Gauss–Hermite rule for N(0, 1), exact up to degree 2·num − 1."""
-    z, w = np.polynomial.hermite_e.hermegauss(num)
-    return z, w / w.sum()
-
-
-def gauss_hermite(
-    fn: Callable[[Array], Array], mean: Float[Array, "*shape"], variance: Float[Array, "*shape"], num: int = 20
-) -> Float[Array, "*shape"]:
-    """E[fn(f)], f ~ N(mean, variance), elementwise, by the `num`-point Gauss–Hermite rule.
-
-    >>> import jax.numpy as jnp
-    >>> from inducing.quadrature import gauss_hermite
-    >>> print(gauss_hermite(jnp.square, jnp.asarray([1.0]), jnp.asarray([2.0])).round(6))
-    [3.]
-    """
-    z, w = (jnp.asarray(a, mean.dtype) for a in hermite_rule(num))
-    sd = safe_sqrt(variance)
-    return jnp.tensordot(w, jax.vmap(lambda zk: fn(mean + sd * zk))(z), axes=1)
 
 
 def graded_nodes(
@@ -120,7 +98,7 @@ def expectation(
     fn: Callable[[Array], Array],
     mean: Float[Array, "*shape"],
     variance: Float[Array, "*shape"],
-    num: int = 32,
+    num: int,
     centre: Float[Array, "*shape"] | None = None,
     width: Float[Array, "*shape"] | None = None,
 ) -> Float[Array, "*shape"]:
@@ -389,12 +367,3 @@ def gaussian_nodes(mean: Float[Array, "*N F"], cov: Float[Array, "..."], z: np.n
     if cov.ndim == mean.ndim:
         return mean[None] + safe_sqrt(cov)[None] * nodes.reshape((len(z),) + (1,) * (mean.ndim - 1) + (z.shape[-1],))
     return mean[None] + jnp.einsum("...fg,kg->k...f", root(cov), nodes)
-
-
-def monte_carlo(
-    fn: Callable[[Array], Array], key: Key[Array, ""], mean: Float[Array, "*N F"], cov: Float[Array, "..."], num: int
-) -> Array:
-    """E[fn(f)], f ~ N(mean, cov), by `num` random samples; fn acts on a sample [*N, F]; cov as in `gaussian_nodes`."""
-    z = jax.random.normal(key, (num, *mean.shape), mean.dtype)
-    step = safe_sqrt(cov)[None] * z if cov.ndim == mean.ndim else jnp.einsum("...fg,k...g->k...f", root(cov), z)
-    return jnp.mean(jax.vmap(fn)(mean[None] + step), axis=0)
