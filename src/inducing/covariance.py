@@ -325,31 +325,21 @@ class DiagonalPlusLowRank(AbstractCovariance):
         return jnp.diag(self.entries) + self.factor @ self.factor.T
 
 
-class Kronecker(AbstractCovariance):
-    """K = K₁ ⊗ K₂ ⊗ …, the first factor's index running slowest; R is the Kronecker product of the roots.
+class _AbstractComposite(AbstractCovariance):
+    """A matrix made of smaller ones, its `parts`, so that each verb is that verb of the parts."""
 
-    >>> K = Kronecker((Diagonal(jnp.array([1.0, 2.0])), Diagonal(jnp.array([3.0, 5.0]))))
-    >>> K.diagonal().tolist()
-    [3.0, 5.0, 6.0, 10.0]
-    """
+    parts: eqx.AbstractVar[tuple[AbstractCovariance, ...]]
 
-    factors: tuple[AbstractCovariance, ...]
+    @abc.abstractmethod
+    def _each(self, verb: str, B: Array) -> Array:
+        """The verb of this matrix, by that of its parts."""
+
+    def _sizes(self) -> list[int]:
+        return [jax.eval_shape(part.diagonal).shape[0] for part in self.parts]
 
     @property
     def relative_jitter(self) -> Float[Array, "..."]:
-        return reduce(jnp.maximum, [f.relative_jitter for f in self.factors])
-
-    def _sizes(self) -> list[int]:
-        return [jax.eval_shape(f.diagonal).shape[0] for f in self.factors]
-
-    def _each(self, verb: str, B: Array) -> Array:
-        sizes = self._sizes()
-        out = B.reshape(*sizes, B.shape[1])
-        for axis, factor in enumerate(self.factors):
-            rows = jnp.moveaxis(out, axis, 0)
-            done = getattr(factor, verb)(rows.reshape(sizes[axis], -1))
-            out = jnp.moveaxis(done.reshape(rows.shape), 0, axis)
-        return out.reshape(B.shape)
+        return reduce(jnp.maximum, [part.relative_jitter for part in self.parts])
 
     def matmul(self, B):
         return self._each("matmul", B)
@@ -369,19 +359,39 @@ class Kronecker(AbstractCovariance):
     def root_solve_transpose(self, B):
         return self._each("root_solve_transpose", B)
 
+
+class Kronecker(_AbstractComposite):
+    """K = K₁ ⊗ K₂ ⊗ …, the first part's index running slowest; R is the Kronecker product of the roots.
+
+    >>> K = Kronecker((Diagonal(jnp.array([1.0, 2.0])), Diagonal(jnp.array([3.0, 5.0]))))
+    >>> K.diagonal().tolist()
+    [3.0, 5.0, 6.0, 10.0]
+    """
+
+    parts: tuple[AbstractCovariance, ...]
+
+    def _each(self, verb: str, B: Array) -> Array:
+        sizes = self._sizes()
+        out = B.reshape(*sizes, B.shape[1])
+        for axis, part in enumerate(self.parts):
+            rows = jnp.moveaxis(out, axis, 0)
+            done = getattr(part, verb)(rows.reshape(sizes[axis], -1))
+            out = jnp.moveaxis(done.reshape(rows.shape), 0, axis)
+        return out.reshape(B.shape)
+
     def logdet(self):
         sizes = self._sizes()
         total = math.prod(sizes)
-        return reduce(jnp.add, [f.logdet() * (total // n) for f, n in zip(self.factors, sizes, strict=True)])
+        return reduce(jnp.add, [part.logdet() * (total // n) for part, n in zip(self.parts, sizes, strict=True)])
 
     def diagonal(self):
-        return reduce(jnp.kron, [f.diagonal() for f in self.factors])
+        return reduce(jnp.kron, [part.diagonal() for part in self.parts])
 
     def dense(self):
-        return reduce(jnp.kron, [f.dense() for f in self.factors])
+        return reduce(jnp.kron, [part.dense() for part in self.parts])
 
 
-class BlockDiagonal(AbstractCovariance):
+class BlockDiagonal(_AbstractComposite):
     """K = blockdiag(K₁, K₂, …): independent blocks of any kinds and sizes along the diagonal.
 
     >>> K = BlockDiagonal((Diagonal(jnp.array([1.0, 2.0])), Dense(jnp.array([[4.0]]))))
@@ -389,43 +399,20 @@ class BlockDiagonal(AbstractCovariance):
     [1.0, 2.0, 4.0]
     """
 
-    blocks: tuple[AbstractCovariance, ...]
-
-    @property
-    def relative_jitter(self) -> Float[Array, "..."]:
-        return reduce(jnp.maximum, [b.relative_jitter for b in self.blocks])
+    parts: tuple[AbstractCovariance, ...]
 
     def _each(self, verb: str, B: Array) -> Array:
-        ends = np.cumsum([jax.eval_shape(b.diagonal).shape[0] for b in self.blocks])
-        rows = jnp.split(B, ends[:-1])
-        return jnp.concatenate([getattr(b, verb)(r) for b, r in zip(self.blocks, rows, strict=True)])
-
-    def matmul(self, B):
-        return self._each("matmul", B)
-
-    def solve(self, B):
-        return self._each("solve", B)
-
-    def root_matmul(self, B):
-        return self._each("root_matmul", B)
-
-    def root_matmul_transpose(self, B):
-        return self._each("root_matmul_transpose", B)
-
-    def root_solve(self, B):
-        return self._each("root_solve", B)
-
-    def root_solve_transpose(self, B):
-        return self._each("root_solve_transpose", B)
+        rows = jnp.split(B, np.cumsum(self._sizes())[:-1])
+        return jnp.concatenate([getattr(part, verb)(r) for part, r in zip(self.parts, rows, strict=True)])
 
     def logdet(self):
-        return reduce(jnp.add, [b.logdet() for b in self.blocks])
+        return reduce(jnp.add, [part.logdet() for part in self.parts])
 
     def diagonal(self):
-        return jnp.concatenate([b.diagonal() for b in self.blocks])
+        return jnp.concatenate([part.diagonal() for part in self.parts])
 
     def dense(self):
-        return jax.scipy.linalg.block_diag(*[b.dense() for b in self.blocks])
+        return jax.scipy.linalg.block_diag(*[part.dense() for part in self.parts])
 
 
 def same_rank(trees: Sequence[PyTree]) -> list[PyTree]:
