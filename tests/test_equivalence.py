@@ -304,14 +304,14 @@ def test_a_fit_goes_over_to_the_careful_order(monkeypatch):
     gp = ig.SparseGP(ig.GP(K.SquaredExponential(0.3, 1.0)), ig.features.InducingPoints(np.linspace(-3, 3, 20)[:, None]))
     model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
     assert np.isfinite(eqx.filter_jit(collapsed.quick_bound)(model, (x, y)))
-    evaluate, asked = lbfgs.compiled_value_and_gradient(), []
+    evaluate, asked = lbfgs.compiled(lbfgs.value_and_gradient), []
 
     def watched(whole, free, key):
         asked.append(whole.objective.fn)
         return evaluate(whole, free, key)
 
     watched.lower = evaluate.lower
-    monkeypatch.setattr(lbfgs, "compiled_value_and_gradient", lambda: watched)
+    monkeypatch.setattr(lbfgs, "compiled", lambda fn: watched)
     result = ig.fit(model, (x, y), method="collapsed", steps=30, initialise=False, progress=False)
     assert np.isnan(eqx.filter_jit(collapsed.quick_bound)(result.model, (x, y)))
     careful = eqx.filter_jit(collapsed.careful_bound)(result.model, (x, y))

@@ -49,6 +49,16 @@ def jit(fn: Callable) -> Callable:
     return eqx.filter_jit(fn, **options)
 
 
+@functools.cache
+def compiled(fn: Callable) -> Any:
+    """`jit(fn)`, one for all callers, made on first use: to choose the compiler's options wakes JAX's backend.
+
+    >>> compiled(own_array) is compiled(own_array)
+    True
+    """
+    return jit(fn)
+
+
 def apart(x: Array) -> Array:
     """x, in memory that the loop which uses it does not write over.
 

@@ -37,6 +37,23 @@ def checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
     return held
 
 
+def check_functions(objective: Any, freeze: Any, log_prior: Any, optimiser: Any, callback: Any) -> None:
+    """Refuse what cannot be called as a fit will."""
+    if not callable(objective):
+        raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
+    if freeze is not None and not callable(freeze):
+        raise TypeError(
+            "freeze must be a function of the model such as lambda m: m.layers[0].features, got "
+            f"{type(freeze).__name__}."
+        )
+    if log_prior is not None and not callable(log_prior):
+        raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
+    if optimiser is not None and not callable(getattr(optimiser, "update", None)):
+        raise TypeError(f"optimiser must be an Optax one such as optax.adam(0.01), got {optimiser!r}.")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable as callback(progress), got {type(callback).__name__}.")
+
+
 def check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, N) -> None:
     """Refuse numbers that are none, or out of range; N is the number of rows."""
 

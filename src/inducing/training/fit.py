@@ -1,7 +1,7 @@
 """`fit`: train a model on data."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +16,8 @@ from ..layers.sparse_gp import sparse_gps
 from ..model import Model
 from ..objectives import elbo
 from ..parameters import POSITIVE, Partition, as_key, check, dtype_of, partition
-from ..runtime import jit, limited_threads, own_array
-from .arguments import check_numbers, checked_held_out
+from ..runtime import compiled, limited_threads, own_array
+from .arguments import check_functions, check_numbers, checked_held_out
 from .choice import Plan, make_plan
 from .climb import ascents, climb
 from .lbfgs import Ascent
@@ -129,19 +129,7 @@ def fit(
     'collapsed'
     """
     check_model(model)
-    if not callable(objective):
-        raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
-    if freeze is not None and not callable(freeze):
-        raise TypeError(
-            "freeze must be a function of the model such as lambda m: m.layers[0].features, got "
-            f"{type(freeze).__name__}."
-        )
-    if log_prior is not None and not callable(log_prior):
-        raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
-    if optimiser is not None and not callable(getattr(optimiser, "update", None)):
-        raise TypeError(f"optimiser must be an Optax one such as optax.adam(0.01), got {optimiser!r}.")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable as callback(progress), got {type(callback).__name__}.")
+    check_functions(objective, freeze, log_prior, optimiser, callback)
     data = as_data(data, dtype_of(model))
     check(model)
     check_model_and_data(model, data)
@@ -191,7 +179,7 @@ def fit(
         if failed and not outcomes:
             raise failed
         best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
-        finish = partial(_compiled(_finish), best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
+        finish = partial(compiled(_finish), best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
         try:
             trained, jitter = jax.block_until_ready(finish())
         except KeyboardInterrupt:  # the fit is at its end already, and not lost
@@ -207,18 +195,18 @@ def _run(
     problem = make_problem(model, parts, data)
 
     def build(free):
-        finish = _compiled(_finish)  # which the end needs too
+        finish = compiled(_finish)  # which the end needs too
         return finish(problem, free, plan.optimal_q, data)[0] if plan.optimal_q else problem.model(free)
 
     def held_out(free):
         score = Objective(plan.objective.fn)
-        return float(_compiled(_held_out_score)(problem, free, score, data, held, seed, plan.optimal_q))
+        return float(compiled(_held_out_score)(problem, free, score, data, held, seed, plan.optimal_q))
 
     watch = Watch(**asked, build=build, held_out=None if held is None else held_out)
     if not parts.free:
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
         rows = data if plan.batch_size is None else data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
-        bound = _compiled(_value)(model, plan.objective, rows, seed, len(data)) if held is None else held_out([])
+        bound = compiled(_value)(model, plan.objective, rows, seed, len(data)) if held is None else held_out([])
         return Outcome(problem, [], history, float(bound), "nothing to train", 0)
     if plan.method == "collapsed":
         return climb(ascents(plan, problem, model, data, steps, seed), seed, watch, plan)
@@ -236,11 +224,6 @@ def _held_out_score(problem, free, score, data, held, seed, optimal_q):
     if optimal_q:
         return elbo(optimal_q(model, data), held, key=key, num_data=len(data))
     return score(model, held, key, len(data))
-
-
-@cache
-def _compiled(fn: Callable) -> Callable:
-    return jit(fn)
 
 
 def _finish(problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | None) -> tuple[Any, Array]:

@@ -1,10 +1,8 @@
 """L-BFGS on the whole data, for objectives without noise."""
 
-import functools
 import importlib
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import Data
-from ..runtime import jit, own_array
+from ..runtime import compiled, own_array
 from .monitor import Monitor
 from .problem import Objective, Problem
 
@@ -32,12 +30,6 @@ class Ascent(eqx.Module):
     careful: Objective | None = None
 
 
-@functools.cache
-def compiled_value_and_gradient() -> Any:
-    """`value_and_gradient`, compiled."""
-    return jit(value_and_gradient)
-
-
 def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> tuple[Float[Array, ""], list[Array]]:
     """The objective at free arrays, and its gradient."""
 
@@ -49,7 +41,7 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> 
 
 def _evaluator(ascent: Ascent, key: Array | None) -> Callable:
     """`value_and_gradient` at free arrays. Spells of `careful` become longer each time that `objective` has failed."""
-    evaluate = compiled_value_and_gradient()
+    evaluate = compiled(value_and_gradient)
     careful = None if ascent.careful is None else Ascent(ascent.problem, ascent.data, ascent.num_data, ascent.careful)
     left, spell = 0, SPELL
 
@@ -113,7 +105,7 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
         if reason:
             raise _Stop(reason)
 
-    compiled_value_and_gradient().lower(ascent, start, key)
+    compiled(value_and_gradient).lower(ascent, start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
     f, _ = fun(best_x)
     if not np.isfinite(best_f):

@@ -1,6 +1,5 @@
 """Gradient steps inside one compiled loop: Adam or any Optax optimiser, with natural gradients for q(u)."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..data import Data
 from ..parameters import as_key
-from ..runtime import jit
 from .natural import natural_step
 from .problem import Objective, Problem, minibatch
 
@@ -85,16 +83,11 @@ def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State
     return State(free, optimiser, start_key(key, start), order, zero, zero, zero)
 
 
-@functools.cache
-def compiled_steps() -> Callable:
-    """`advance`, compiled: once for each structure of model, objective and optimiser, whatever the values."""
-    return jit(advance)
-
-
 def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> tuple[State, Float[Array, " CHUNK"]]:
     """Take `num_steps` ≤ CHUNK steps; the new state and the objective before each step.
 
-    The rows of a step are gathered during the step before, so that nothing has to wait for them.
+    The rows of a step are gathered during the step before, so that nothing has to wait for them. Compiled once for each
+    structure of model, objective and optimiser, whatever the values.
     """
 
     def body(i, carry):

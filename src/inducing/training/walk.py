@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -19,12 +18,12 @@ from ..layers.latent_variable import LatentVariable
 from ..layers.sparse_gp import SparseGP
 from ..model import Model
 from ..parameters import Partition, dtype_of
-from ..runtime import jit, own_array
+from ..runtime import compiled, own_array
 from .choice import Plan
 from .monitor import Monitor
 from .outcome import Outcome, Seed, Watch
 from .problem import Problem
-from .stochastic import CHUNK, Loop, Pace, compiled_steps, initial_state
+from .stochastic import CHUNK, Loop, Pace, advance, initial_state
 
 RATE = 0.01  # Adam's learning rate if nobody says
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
@@ -50,8 +49,8 @@ def walk(
     mover = _adam(RATE if rate is None else float(rate)) if optimiser is None else optimiser
     loop = Loop(problem, data, plan.objective, mover, plan.natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, problem.partition, where, model, clamp, steps, plan.noisy and optimiser is None)
-    advance = compiled_steps()
-    state = _compiled_start()(loop, *seed)
+    take = compiled(advance)
+    state = compiled(initial_state)(loop, *seed)
     epoch = len(loop.data) / (loop.batch_size or len(loop.data))
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
     monitor = Monitor(steps, label=plan.method, window=window, **watch._asdict())
@@ -62,7 +61,7 @@ def walk(
             until_look = look - monitor.step % look
             n = max(1, min(n, until_look, steps - monitor.step, CHUNK))
             began = time.perf_counter()
-            new, values = jax.block_until_ready(advance(loop, pace, state, own_array(n, np.int32)))
+            new, values = jax.block_until_ready(take(loop, pace, state, own_array(n, np.int32)))
             elapsed = time.perf_counter() - began
             values = np.asarray(values, float)[:n]
             stop = None
@@ -84,7 +83,7 @@ def walk(
         else:
             reason = "all steps done"
             if not plan.noisy or steps == 0:
-                _, values = advance(loop, pace, state, own_array(1, np.int32))
+                _, values = take(loop, pace, state, own_array(1, np.int32))
                 monitor.judge(state.free, float(np.asarray(values)[0]))
     except KeyboardInterrupt:
         reason = "interrupted"
@@ -92,11 +91,6 @@ def walk(
         history = monitor.close(reason)
     best = state.free if monitor.best is None else monitor.best
     return Outcome(loop.problem, best, history, monitor.best_score, reason, failures)
-
-
-@cache
-def _compiled_start() -> Callable:
-    return jit(initial_state)
 
 
 @cache
