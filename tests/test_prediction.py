@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
-from inducing import prediction
+from inducing import moments
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -87,18 +87,18 @@ def test_quick_variances_only_where_they_are_right(noise, accurate):
 
 def test_a_model_is_factorised_once_and_forgotten_with_the_model():
     gc.collect()
-    before = set(prediction._CACHES)
+    before = set(moments._CACHES)
     model = shallow()
     first = model.posterior(XS)
-    (new,) = set(prediction._CACHES) - before
-    kept = prediction._CACHES[new]
+    (new,) = set(moments._CACHES) - before
+    kept = moments._CACHES[new]
     model.posterior(XS[:2])
-    assert prediction._CACHES[new] is kept
+    assert moments._CACHES[new] is kept
     moved = eqx.tree_at(lambda m: m.layers[0].mean, model, model.layers[0].mean + 1.0)
     assert not np.allclose(moved.posterior(XS).mean, first.mean)
     del model, moved
     gc.collect()
-    assert set(prediction._CACHES) == before
+    assert set(moments._CACHES) == before
 
 
 def test_several_outputs_and_likelihoods_that_mix_them():
@@ -476,9 +476,9 @@ def test_output_cov_makes_the_labels_of_an_input_joint():
 
 
 def test_a_block_of_images_holds_about_as_many_patches_as_others_hold_inputs(monkeypatch):
-    rows, original = [], prediction._block_moments
+    rows, original = [], moments._block_moments
     monkeypatch.setattr(
-        prediction, "_block_moments", lambda m, c, X, *rest: rows.append(len(X)) or original(m, c, X, *rest)
+        moments, "_block_moments", lambda m, c, X, *rest: rows.append(len(X)) or original(m, c, X, *rest)
     )
     prior = ig.priors.ImageConvolution(ig.kernels.SquaredExponential(), (9, 9), (2, 2))  # 64 responses
     images = np.random.default_rng(0).normal(size=(40, 81))

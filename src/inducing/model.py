@@ -84,20 +84,6 @@ class Model(Module):
         """Whether evaluating the model samples anything: all layers but the last are sampled."""
         return any(layer.random for layer in self.layers[:-1])
 
-    def propagate(
-        self, data: Data, key: Array | None, replicates: int = 1
-    ) -> tuple[Float[Array, "N R D"], Float[Array, "N R"]]:
-        """Sample all layers but the last; the input of the last one and the summed log-weights.
-
-        Data without inputs enter as [N, 1, 0]. R is `replicates` from the first latent variable on, 1 before it.
-        """
-        x = enter(self, data)
-        log_weight = jnp.zeros(x.shape[:2], x.dtype)
-        for layer, k in zip(self.layers[:-1], self.keys(key), strict=False):
-            x, w = layer.propagate(x, k, data, replicates)
-            log_weight = jnp.broadcast_to(log_weight, w.shape) + w
-        return x, log_weight
-
     def keys(self, key: Array | None) -> Any:
         """One key for each layer, the last included; needed only if inner layers are random."""
         if not self.is_stochastic and key is None:

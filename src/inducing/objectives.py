@@ -11,10 +11,11 @@ from jaxtyping import Array, Float
 
 from .checks import check_counts, check_data, check_model
 from .data import Data, as_data
+from .layers.base import append
 from .layers.bayesian_dense import BayesianDense, with_one
 from .layers.deterministic import Deterministic, Skip
 from .layers.encoders import AbstractEncoder
-from .layers.latent_variable import LatentVariable, append
+from .layers.latent_variable import LatentVariable
 from .model import Model, enter, needed
 from .parameters import dtype_of
 
@@ -105,7 +106,7 @@ def elbo(
     def once(key):
         if doubly:
             return _doubly_reparameterised(model, data, key, importance, beta, integrate)
-        return _log_mean_exp(_log_weights(model, data, key, importance, beta, integrate))
+        return _log_mean_exp(_log_weights(model, data, key, importance, beta, integrate, {}))
 
     seen = jnp.any(labels(data)[1], axis=1)  # a row without labels contributes nothing, its latent variables included
 
@@ -204,21 +205,19 @@ def _log_weights(
     replicates: int,
     beta: float | Float[Array, ""],
     integrate: bool,
-    shifts: dict[int, Array] | None = None,
+    shifts: dict[int, Array],
 ) -> Float[Array, "N R"]:
     """log explik + β Σ_l log p(h)/q(h) of each replicate; `shifts` move the latent variables of layers, by number."""
     keys = model.keys(key)
-    if shifts is None:
-        x, log_weight = model.propagate(data, key, replicates)
-    else:
-        x, log_weight = enter(model, data), jnp.zeros((len(data), 1), dtype_of(model))
-        for i, (layer, k) in enumerate(zip(model.layers[:-1], keys, strict=False)):
-            if isinstance(layer, LatentVariable) and i in shifts:
-                s = layer.sample(x, k, data, replicates, shifts[i])
-                x, w = append(x, s.h), s.log_ratio
-            else:
-                x, w = layer.propagate(x, k, data, replicates)
-            log_weight = jnp.broadcast_to(log_weight, w.shape) + w
+    x = enter(model, data)
+    log_weight = jnp.zeros(x.shape[:2], x.dtype)
+    for i, (layer, k) in enumerate(zip(model.layers[:-1], keys, strict=False)):
+        if isinstance(layer, LatentVariable) and i in shifts:
+            s = layer.sample(x, k, data, replicates, shifts[i])
+            x, w = append(x, s.h), s.log_ratio
+        else:
+            x, w = layer.propagate(x, k, data, replicates)
+        log_weight = jnp.broadcast_to(log_weight, w.shape) + w
     if integrate:
         return expected_log_likelihood(model, data, x) + beta * log_weight
     f, _ = model.layers[-1].propagate(x, keys[-1], data, replicates)

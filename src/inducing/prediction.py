@@ -1,7 +1,5 @@
 """Predictions: q(f) and p(y) at new inputs, in blocks for any number of them, jointly on request, or as functions."""
 
-import functools
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .checks import check_counts, check_model
-from .data import Data, as_inputs
+from .data import as_inputs
 from .layers.base import AbstractLayer, draw_stack
 from .layers.bayesian_dense import BayesianDense
-from .layers.sparse_gp import Cache, SparseGP, sparse_gps, with_cache
+from .layers.sparse_gp import SparseGP
 from .likelihoods.base import AbstractLikelihood, PerDatum
 from .likelihoods.gaussian import Gaussian
 from .likelihoods.per_output import is_gaussian
@@ -29,14 +27,12 @@ from .likelihoods.predictive import (
     sampling_root,
 )
 from .likelihoods.supports import fill_missing
+from .moments import ROWS, joint_moments, moments
 from .parameters import as_key, dtype_of
-from .runtime import jit, limited_threads, own_array
+from .priors.latents import in_blocks
 
 if TYPE_CHECKING:
     from .model import Model
-
-FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample and one site)
-NEW = -1  # Data.index of an input that is no training datum
 
 
 class Posterior(eqx.Module):
@@ -219,10 +215,10 @@ def predict(
     X, index = _checked(model, X, index)
     _one_of(full_cov, output_cov)
     if full_cov:
-        mean, cov = _joint(model, X, index, key, samples)
+        mean, cov = joint_moments(model, X, index, key, samples)
         return JointPredictive(model.likelihood, mean, cov, index)
     known = output_cov or model.likelihood.joint
-    mean, cov = _moments(model, X, index, key, samples, known)
+    mean, cov = moments(model, X, index, key, samples, known)
     mean, cov = (mean, cov) if model.is_stochastic else (jnp.squeeze(a, 0) for a in (mean, cov))
     return Predictive(model.likelihood, mean, cov, index, correlated=not known and _correlated(model.layers[-1]))
 
@@ -257,9 +253,9 @@ def posterior(
     X, index = _checked(model, X, None)
     _one_of(full_cov, output_cov)
     if full_cov:
-        return Posterior(*_joint(model, X, index, key, samples), full_cov=True)
-    moments = _moments(model, X, index, key, samples, output_cov)
-    return Posterior(*moments, False, output_cov, correlated=not output_cov and _correlated(model.layers[-1]))
+        return Posterior(*joint_moments(model, X, index, key, samples), full_cov=True)
+    mean, cov = moments(model, X, index, key, samples, output_cov)
+    return Posterior(mean, cov, False, output_cov, correlated=not output_cov and _correlated(model.layers[-1]))
 
 
 def _one_of(full_cov: bool, output_cov: bool) -> None:
@@ -304,13 +300,9 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
     def f(X: Any) -> Float[Array, "N P"]:
         X, _ = _checked(model, X, None)
         one_block = kept.get(X.shape[1]) or drawn(X.shape[1])
-        if not _staged():
+        if not isinstance(jnp.zeros(()), jax.core.Tracer):  # under jit, what was drawn may not be kept
             kept[X.shape[1]] = one_block
-        if len(X) <= ROWS:
-            return one_block(X)
-        blocks, rows = _blocks(len(X), ROWS), len(X)
-        X = jnp.pad(X, [(0, blocks * ROWS - rows), (0, 0)], mode="edge").reshape(blocks, ROWS, -1)
-        return jax.lax.map(one_block, X).reshape(blocks * ROWS, -1)[:rows]
+        return in_blocks(one_block, X, ROWS)
 
     return f
 
@@ -341,7 +333,7 @@ def _checked_index(model: "Model", index: Any, rows: int) -> Int[Array, " N"]:
         raise ValueError(f"index must have one entry per row of X, shape ({rows},), got {tuple(index.shape)}.")
     parts = jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, PerDatum))
     for N in {part.values.shape[0] for part in parts if isinstance(part, PerDatum)}:
-        wrong = [] if _traced(index) else [i for i in np.asarray(index) if not 0 <= i < N]
+        wrong = [] if isinstance(index, jax.core.Tracer) else [i for i in np.asarray(index) if not 0 <= i < N]
         if wrong:
             raise ValueError(
                 f"index holds {wrong[0]}, but the likelihood has PerDatum values for data 0 to {N - 1}; "
@@ -358,134 +350,6 @@ def _input_dim(model: "Model") -> int | None:
     features = layer.features[0] if isinstance(layer.features, tuple) else layer.features
     Z = getattr(features, "Z", None)
     return layer.prior.input_columns(Z.shape[1]) if Z is not None and Z.ndim == 2 else None
-
-
-def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array | None, int]:
-    """The key and samples, checked. No key stays None: compiled code makes one where it needs it."""
-    check_counts(samples=samples)
-    return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
-
-
-def _traced(*trees: Any) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
-
-
-def _staged() -> bool:
-    """Whether operations are recorded, as under jit, and not carried out: then what they give may not be kept."""
-    return isinstance(jnp.zeros(()), jax.core.Tracer)
-
-
-def _blocks(rows: int, size: int) -> int:
-    return -(-rows // size)
-
-
-def _moments(
-    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int, correlated: bool
-) -> tuple[Float[Array, "S N F"], Float[Array, "..."]]:
-    """Mean [S, N, F] and variances [S, N, F] (or covariances [S, N, F, F]) of f at each input.
-
-    Rows are padded to blocks and the number of blocks to a power of two, of which only those that hold inputs are
-    computed: few shapes, so few compilations.
-    """
-    key, samples = _needs_key(model, key, samples)
-    if _traced(model, X, index, key):  # under jit, grad or vmap: no jit of our own
-        own = jnp.full(len(X), NEW) if index is None else index
-        cache = model.layers[-1].cache()
-        return with_cache(lambda c: _block_moments(model, c, X, own, as_key(key), samples, correlated), cache)
-    N = len(X)
-    work = samples * max((gp.prior.num_sites for gp in sparse_gps(model)), default=1)
-    size = FEW if N * work <= FEW else max(1, ROWS // work)
-    blocks = _blocks(N, size)
-    capacity = 1 << (blocks - 1).bit_length()
-    x = np.pad(np.asarray(X), [(0, capacity * size - N), (0, 0)], mode="edge")  # the model need not be finite at 0
-    rows = np.full(capacity * size, NEW)
-    rows[:N] = NEW if index is None else np.asarray(index)
-    x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
-    with limited_threads():
-        cache = _cache_of(model.layers[-1])
-        out = jax.block_until_ready(
-            _compiled(_all_moments)(model, cache, x, rows, key, np.int32(blocks), samples, correlated)
-        )
-    mean, cov = (own_array(np.asarray(a)[:, :N], a.dtype) for a in out)  # a[:, :N] would be compiled for each N
-    return mean, cov
-
-
-@functools.cache
-def _compiled(fn: Callable) -> Callable:  # built on first use: choosing the compiler's options wakes JAX's backend
-    return jit(fn)
-
-
-_CACHES: dict[int, Any] = {}
-
-
-def _cache_of(layer: AbstractLayer) -> Any:
-    """The layer's cache. A layer never changes, so that it is computed once and kept for as long as the layer lives."""
-    if id(layer) not in _CACHES:
-        cache = _compiled(_make_cache)(layer)
-        if isinstance(cache, Cache) and cache.quadratic is not None and not cache.quadratic.accurate:
-            cache = cache._replace(quadratic=None)
-        _CACHES[id(layer)] = cache
-        weakref.finalize(layer, _CACHES.pop, id(layer), None)
-    return _CACHES[id(layer)]
-
-
-def _make_cache(layer: AbstractLayer) -> Any:
-    return layer.cache()
-
-
-def _all_moments(
-    model: "Model", cache: Any, x: Array, rows: Array, key: Array | None, blocks: Array, samples: int, correlated: bool
-) -> tuple[Array, Array]:
-    def one(i):
-        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(as_key(key), i), samples, correlated)
-
-    def step(i, out):
-        return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
-
-    shapes = jax.eval_shape(one, 0)
-    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
-    out = jax.lax.fori_loop(0, blocks, step, out)
-    return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
-
-
-def _block_moments(
-    model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int, correlated: bool
-) -> tuple[Array, Array]:
-    """[S, n, F] and [S, n, F] or [S, n, F, F]; every input is sampled by itself."""
-    n = len(X)
-    data = Data(jnp.tile(X, (samples, 1)), None, None, jnp.tile(index, samples))
-    h, _ = model.propagate(data, key, 1)
-    mean, cov = model.layers[-1].moments(h, correlated, cache)
-    return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
-
-
-def _joint(
-    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int
-) -> tuple[Float[Array, "S N F"], Float[Array, "S NF NF"]]:
-    """Mean and covariance of f at all inputs together."""
-    key, samples = _needs_key(model, key, samples)
-    rows = jnp.full(len(X), NEW) if index is None else index
-    if _traced(model, X, index, key):
-        return _joint_moments(model, model.layers[-1].cache(), X, rows, key, samples)
-    with limited_threads():
-        cache = _cache_of(model.layers[-1])
-        return jax.block_until_ready(_compiled(_joint_moments)(model, cache, X, rows, key, samples))
-
-
-def _joint_moments(
-    model: "Model", cache: Any, X: Array, index: Array, key: Array | None, samples: int
-) -> tuple[Array, Array]:
-    last = model.layers[-1]
-    data = Data(X, None, None, index)
-
-    def once(key):
-        x = X[None]  # the inputs as replicates of one datum: random functions are drawn jointly over them
-        for layer, k in zip(model.layers[:-1], model.keys(key), strict=False):
-            x, _ = layer.propagate(x, k, data, len(X))
-        mean, cov = last.joint(x, cache)
-        return mean[0], cov[0]
-
-    return jax.lax.map(once, jax.random.split(as_key(key), samples))
 
 
 def _sample_joint(means: Array, covs: Array, key: Array, shape: tuple[int, ...]) -> Array:

@@ -109,6 +109,11 @@ def refuse_terminal(layer: AbstractLayer) -> NoReturn:
     )
 
 
+def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, "N R D+d"]:
+    """[x, h], where x may have one replicate only."""
+    return jnp.concatenate([jnp.broadcast_to(x, (*h.shape[:2], x.shape[2])), h], axis=-1)
+
+
 def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
     """One function f(X), or f(X, x) as in `AbstractLayer.draw`, of layers one after the other.
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..parameters import dtype_of
-from .base import AbstractLayer, draw_stack, refuse_terminal, sum_of_kl
+from .base import AbstractLayer, append, draw_stack, refuse_terminal, sum_of_kl
 
 
 class Deterministic(AbstractLayer):
@@ -113,7 +113,7 @@ class Skip(AbstractLayer):
         for layer, k in zip(self.layers, keys, strict=True):
             y, w = layer.propagate(y, k, data, replicates)
             log_weight = jnp.broadcast_to(log_weight, w.shape) + w
-        return jnp.concatenate([jnp.broadcast_to(x, (*y.shape[:2], x.shape[2])), y], axis=-1), log_weight
+        return append(x, y), log_weight
 
     def cache(self) -> None:
         return None

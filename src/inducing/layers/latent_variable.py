@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ..data import Data, as_data
 from ..lapack import triangular_inverse
 from ..parameters import as_float_array, at_least_one, dtype_of, positive, real
-from .base import AbstractLayer, refuse_terminal, standard_normal
+from .base import AbstractLayer, append, refuse_terminal, standard_normal
 from .encoders import AbstractEncoder
 
 
@@ -166,11 +166,6 @@ class LatentVariable(AbstractLayer):
 
     def width(self, inputs):
         return None if inputs is None else inputs + self.dim
-
-
-def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, "N R D+d"]:
-    """[x, h], where x may have one replicate only."""
-    return jnp.concatenate([jnp.broadcast_to(x, (*h.shape[:2], x.shape[2])), h], axis=-1)
 
 
 def _scales(root: Array) -> Array:

@@ -1,0 +1,138 @@
+"""Mean and covariance of q(f) at new inputs: in compiled blocks for any number of them, or jointly."""
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .checks import check_counts
+from .data import Data
+from .layers.base import AbstractLayer
+from .layers.sparse_gp import Cache, sparse_gps, with_cache
+from .parameters import as_key
+from .runtime import compiled, limited_threads, own_array
+
+if TYPE_CHECKING:
+    from .model import Model
+
+FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample and one site)
+NEW = -1  # Data.index of an input that is no training datum
+
+
+def moments(
+    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int, correlated: bool
+) -> tuple[Float[Array, "S N F"], Float[Array, "..."]]:
+    """Mean [S, N, F] and variances [S, N, F] (or covariances [S, N, F, F]) of f at each input.
+
+    Rows are padded to blocks and the number of blocks to a power of two, of which only those that hold inputs are
+    computed: few shapes, so few compilations.
+    """
+    key, samples = _needs_key(model, key, samples)
+    if _traced(model, X, index, key):  # under jit, grad or vmap: no jit of our own
+        own = jnp.full(len(X), NEW) if index is None else index
+        cache = model.layers[-1].cache()
+        return with_cache(lambda c: _block_moments(model, c, X, own, as_key(key), samples, correlated), cache)
+    N = len(X)
+    work = samples * max((gp.prior.num_sites for gp in sparse_gps(model)), default=1)
+    size = FEW if N * work <= FEW else max(1, ROWS // work)
+    blocks = -(-N // size)
+    capacity = 1 << (blocks - 1).bit_length()
+    x = np.pad(np.asarray(X), [(0, capacity * size - N), (0, 0)], mode="edge")  # the model need not be finite at 0
+    rows = np.full(capacity * size, NEW)
+    rows[:N] = NEW if index is None else np.asarray(index)
+    x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
+    with limited_threads():
+        cache = _cache_of(model.layers[-1])
+        out = jax.block_until_ready(
+            compiled(_all_moments)(model, cache, x, rows, key, np.int32(blocks), samples, correlated)
+        )
+    mean, cov = (own_array(np.asarray(a)[:, :N], a.dtype) for a in out)  # a[:, :N] would be compiled for each N
+    return mean, cov
+
+
+def joint_moments(
+    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int
+) -> tuple[Float[Array, "S N F"], Float[Array, "S NF NF"]]:
+    """Mean and covariance of f at all inputs together."""
+    key, samples = _needs_key(model, key, samples)
+    rows = jnp.full(len(X), NEW) if index is None else index
+    if _traced(model, X, index, key):
+        return _joint_of_samples(model, model.layers[-1].cache(), X, rows, key, samples)
+    with limited_threads():
+        cache = _cache_of(model.layers[-1])
+        return jax.block_until_ready(compiled(_joint_of_samples)(model, cache, X, rows, key, samples))
+
+
+def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array | None, int]:
+    """The key and samples, checked. No key stays None: compiled code makes one where it needs it."""
+    check_counts(samples=samples)
+    return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
+
+
+def _traced(*trees: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def _before_last(model: "Model", x: Array, key: Array | None, data: Data, replicates: int) -> Array:
+    """A sample of the last layer's input."""
+    for layer, k in zip(model.layers[:-1], model.keys(key), strict=False):
+        x, _ = layer.propagate(x, k, data, replicates)
+    return x
+
+
+_CACHES: dict[int, Any] = {}
+
+
+def _cache_of(layer: AbstractLayer) -> Any:
+    """The layer's cache. A layer never changes, so that it is computed once and kept for as long as the layer lives."""
+    if id(layer) not in _CACHES:
+        cache = compiled(_make_cache)(layer)
+        if isinstance(cache, Cache) and cache.quadratic is not None and not cache.quadratic.accurate:
+            cache = cache._replace(quadratic=None)
+        _CACHES[id(layer)] = cache
+        weakref.finalize(layer, _CACHES.pop, id(layer), None)
+    return _CACHES[id(layer)]
+
+
+def _make_cache(layer: AbstractLayer) -> Any:
+    return layer.cache()
+
+
+def _all_moments(
+    model: "Model", cache: Any, x: Array, rows: Array, key: Array | None, blocks: Array, samples: int, correlated: bool
+) -> tuple[Array, Array]:
+    def one(i):
+        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(as_key(key), i), samples, correlated)
+
+    def step(i, out):
+        return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
+
+    shapes = jax.eval_shape(one, 0)
+    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
+    out = jax.lax.fori_loop(0, blocks, step, out)
+    return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
+
+
+def _block_moments(
+    model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int, correlated: bool
+) -> tuple[Array, Array]:
+    """[S, n, F] and [S, n, F] or [S, n, F, F]; every input is sampled by itself."""
+    n = len(X)
+    x = jnp.tile(X, (samples, 1))
+    h = _before_last(model, x[:, None], key, Data(x, index=jnp.tile(index, samples)), 1)
+    mean, cov = model.layers[-1].moments(h, correlated, cache)
+    return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
+
+
+def _joint_of_samples(
+    model: "Model", cache: Any, X: Array, index: Array, key: Array | None, samples: int
+) -> tuple[Array, Array]:
+    def once(key):  # the inputs as replicates of one datum: random functions are drawn jointly over them
+        x = _before_last(model, X[None], key, Data(X, index=index), len(X))
+        mean, cov = model.layers[-1].joint(x, cache)
+        return mean[0], cov[0]
+
+    return jax.lax.map(once, jax.random.split(as_key(key), samples))
