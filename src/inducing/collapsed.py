@@ -147,9 +147,9 @@ def collapse(model: Model, data: Any) -> Model:
     True
     """
     layer, data = _checked(model, data)
-    _, Lambda, c = _optimum(model, layer, data, _whitened_first)
+    stats, Lambda = _optimum(model, layer, data, _whitened_first)
     L, M = layer.prior.num_latents, layer.num_features
-    m = batched("solve", Lambda, c[..., None])[..., 0].reshape(L, M)
+    m = batched("solve", Lambda, stats.b[..., None])[..., 0].reshape(L, M)
     root = jax.vmap(inverse_root)(Lambda.matrix)
     root = root if root.shape[0] == L else root[0]
     optimal = SparseGP(layer.prior, layer.features, m, root, "w", layer.jitter).with_coordinates(layer.coordinates)
@@ -207,19 +207,19 @@ def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
 
 def _bound(model: Model, data: Any, whitened: _Order) -> Float[Array, ""]:
     layer, data = _checked(model, data)
-    stats, Lambda, c = _optimum(model, layer, data, whitened)
-    quadratic = jnp.sum(batched("root_solve", Lambda, c[..., None]) ** 2)
-    explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - c.size
+    stats, Lambda = _optimum(model, layer, data, whitened)
+    quadratic = jnp.sum(batched("root_solve", Lambda, stats.b[..., None]) ** 2)
+    explained = jnp.sum(jnp.trace(Lambda.matrix, axis1=1, axis2=2)) - stats.b.size
     constant = stats.log_tau - stats.squares
     return 0.5 * (constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
 
 
-def _optimum(model: Model, layer: SparseGP, data: Data, whitened: _Order) -> tuple[_Statistics, Dense, Array]:
-    """The statistics in w coordinates, Λ (stacked [G, M', M']) and c [G, M']."""
+def _optimum(model: Model, layer: SparseGP, data: Data, whitened: _Order) -> tuple[_Statistics, Dense]:
+    """The statistics in w coordinates, where b is c, and Λ (stacked [G, M', M'])."""
     stats = whitened(model, layer, data, layer.factors().Kuu)
     eye = jnp.eye(stats.Psi.shape[1], dtype=stats.Psi.dtype)[None]
     Lambda = jax.vmap(Dense)(0.5 * (stats.Psi + jnp.swapaxes(stats.Psi, 1, 2)) + eye)
-    return stats, Lambda, stats.b
+    return stats, Lambda
 
 
 def _whitened_either(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance) -> _Statistics:
@@ -268,8 +268,7 @@ def _rounding(model: Model, layer: SparseGP, data: Data, Kuu: AbstractCovariance
     whitening multiplies by |Luu⁻¹|². Errors that were seen are up to ten times this product.
     """
     prior, (x, _, _, noise) = layer.prior, _observed(model, data)
-    Kff = prior.Kff_diag(x[:: -(-len(x) // FEWEST)])  # rows in an order may grow
-    outputs = mix_variance(prior, jnp.broadcast_to(Kff, (prior.num_latents, *Kff.shape[1:])))
+    outputs = mix_variance(prior, prior.Kff_diag(x[:: -(-len(x) // FEWEST)]))  # rows in an order may grow
     groups = 1 if weights(prior) is not None else prior.num_latents  # of coupled latents
     of_f = jnp.max(jnp.sum(outputs.reshape(len(outputs), groups, -1), axis=2))
     eps = jnp.finfo(x.dtype).eps
@@ -470,7 +469,6 @@ def _block_statistics(model: Model, layer: SparseGP, data: Data, Kuu: Any) -> _S
     if Kuu is not None:
         b = batched("root_solve", qu.repeat(Kuu, L), b[..., None])[..., 0]
     b = b.reshape(Psi.shape[:2])
-    Kff = prior.Kff_diag(x)
-    variance = mix_variance(prior, jnp.broadcast_to(Kff, (L, n, J)))
+    variance = mix_variance(prior, prior.Kff_diag(x))
     log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
     return _Statistics(Psi, b, jnp.sum(log_tau), jnp.sum(tau * r**2), jnp.sum(tau * variance))

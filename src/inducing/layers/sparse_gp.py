@@ -249,7 +249,7 @@ class SparseGP(AbstractLayer):
     ) -> tuple[Float[Array, "n P"], Float[Array, "n P"]]:
         """Mean and variance of each output of q(f) at each input."""
         n, J, L = X.shape[0], self.prior.num_sites, self.prior.num_latents
-        prior_variance = jnp.broadcast_to(K := self.prior.Kff_diag(X), (L, *K.shape[1:]))  # [L, n, J]
+        prior_variance = self.prior.Kff_diag(X)
         if cache is not None and cache.quadratic is not None:
             mean_s, reduction = self._quick_reduction(X, cache)
             variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
@@ -258,7 +258,7 @@ class SparseGP(AbstractLayer):
             variance = mix_variance(self.prior, prior_variance - reduction.reshape(L, n, J))
         else:
             mean_s, A, T = self._sites(X, cache)
-            conditional = prior_variance - jnp.broadcast_to(a := column_sums(A**2).reshape(-1, n, J), (L, *a.shape[1:]))
+            conditional = prior_variance - column_sums(A**2).reshape(-1, n, J)
             C = jnp.einsum("lin,kin->nlk", T, T).reshape(n, J, L, L)
             variance = mix_variance(self.prior, conditional) + mix_coupled_variance(self.prior, C)
         mean = self.prior.mean(X) + mix_mean(self.prior, jnp.moveaxis(mean_s.reshape(L, n, J), 0, 1))

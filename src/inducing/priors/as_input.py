@@ -165,7 +165,5 @@ class OutputKernel(AbstractPointKernel):
         return super().gram(X, X2)
 
     def __call__(self, x: Float[Array, " D1"], y: Float[Array, " D1"]) -> Float[Array, ""]:
-        L = self.prior.num_latents
-        K = self.prior.Kff(x[None, :-1], y[None, :-1])
-        K = mix_covariance(self.prior, jnp.broadcast_to(K, (L, *K.shape[1:])))
+        K = mix_covariance(self.prior, self.prior.Kff(x[None, :-1], y[None, :-1]))
         return K[0, x[-1].astype(int), 0, y[-1].astype(int)]

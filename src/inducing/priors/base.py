@@ -11,6 +11,7 @@ from ..covariance import AbstractCovariance
 from ..features.base import AbstractFeatures
 from ..kernels.base import AbstractKernel
 from ..parameters import Module, dtype_of
+from .latents import repeat
 
 if TYPE_CHECKING:
     from .exact import ExactGP
@@ -110,7 +111,7 @@ class AbstractPrior(Module):
 
     def covariance(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "NP N2P"]:
         """The prior covariance of f(X) and f(X2), flattened datum by datum: [N·P, N2·P]."""
-        K = mix_covariance(self, jnp.broadcast_to(k := self.Kff(X, X2), (self.num_latents, *k.shape[1:])))
+        K = mix_covariance(self, self.Kff(X, X2))
         N, P, N2, _ = K.shape
         return K.reshape(N * P, N2 * P)
 
@@ -156,9 +157,9 @@ def mix_mean(prior: AbstractPrior, s: Float[Array, "*B L J"]) -> Float[Array, "*
     return jnp.einsum("qjl,...lj->...qj", by_site(prior, W), s).reshape(*s.shape[:-2], -1)
 
 
-def mix_variance(prior: AbstractPrior, v: Float[Array, "L N J"]) -> Float[Array, "N P"]:
+def mix_variance(prior: AbstractPrior, v: Float[Array, "K N J"]) -> Float[Array, "N P"]:
     """Output variances from those of uncorrelated latents: Σ_l W[p, l]² v_l[p mod J]."""
-    W = weights(prior)
+    W, v = weights(prior), repeat(v, prior.num_latents)
     if W is None:
         return jnp.swapaxes(v, 0, 1).reshape(v.shape[1], -1)
     if prior.num_sites == 1:
@@ -166,9 +167,9 @@ def mix_variance(prior: AbstractPrior, v: Float[Array, "L N J"]) -> Float[Array,
     return jnp.einsum("qjl,lnj->nqj", by_site(prior, W**2), v).reshape(v.shape[1], -1)
 
 
-def mix_covariance(prior: AbstractPrior, K: Float[Array, "L N J N2 J"]) -> Float[Array, "N P N2 P"]:
+def mix_covariance(prior: AbstractPrior, K: Float[Array, "K N J N2 J"]) -> Float[Array, "N P N2 P"]:
     """Output covariances from those of uncorrelated latents: Σ_l W[p, l] W[q, l] K_l[·, p mod J, ·, q mod J]."""
-    W = by_site(prior, dense_weights(prior, K.dtype))
+    W, K = by_site(prior, dense_weights(prior, K.dtype)), repeat(K, prior.num_latents)
     C = jnp.einsum("ajl,lnjmk,bkl->najmbk", W, K, W)
     return C.reshape(K.shape[1], prior.num_outputs, K.shape[3], prior.num_outputs)
 

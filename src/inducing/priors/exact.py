@@ -77,8 +77,7 @@ class ExactGP(Module):
     def variance(self, X: Any) -> Float[Array, "N P"]:
         """Var[f(X) | y]."""
         X = as_inputs(X, self._residual.dtype)
-        Kff = self.prior.Kff_diag(X)
-        prior = mix_variance(self.prior, jnp.broadcast_to(Kff, (self.prior.num_latents, *Kff.shape[1:])))
+        prior = mix_variance(self.prior, self.prior.Kff_diag(X))
         A = self._Kyy.root_solve(self._cross(X))
         return prior - jnp.sum(A**2, axis=0).reshape(prior.shape)
 

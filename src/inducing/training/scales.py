@@ -381,8 +381,7 @@ def _amplitudes(prior: Any, x: Array, variance: np.ndarray) -> list[_Target]:
 
 @eqx.filter_jit  # one program to compile, not one for each operation
 def _prior_variances(prior: AbstractPrior, x: Array) -> Array:
-    v = prior.Kff_diag(x)
-    return mix_variance(prior, jnp.broadcast_to(v, (prior.num_latents, *v.shape[1:])))
+    return mix_variance(prior, prior.Kff_diag(x))
 
 
 def _places(model: Any, data: Data) -> Array:
