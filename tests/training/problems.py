@@ -1,10 +1,16 @@
 """Small problems that the tests of training share, so that they compile once."""
 
+from functools import partial
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import inducing as ig
+
+quiet = partial(ig.fit, progress=False)
+elbo = eqx.filter_jit(ig.elbo)
 
 
 def wave(num=60, noise=0.2, seed=0, dtype=float):

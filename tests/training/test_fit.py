@@ -1,6 +1,5 @@
-"""fit: reaches the truth, keeps what it should keep, and stops as asked."""
+"""fit: reaches the truth, and moves what it should move."""
 
-import importlib
 from functools import partial
 
 import equinox as eqx
@@ -14,13 +13,10 @@ import pytest
 
 import inducing as ig
 from inducing.parameters import parameters
-from inducing.training.monitor import Monitor
 
-from .problems import regression, same, wave
+from .problems import elbo, quiet, regression, same, wave
 
 X, y = wave()
-quiet = partial(ig.fit, progress=False)
-elbo = eqx.filter_jit(ig.elbo)
 
 
 @pytest.fixture(scope="module")
@@ -182,167 +178,6 @@ def test_clamped_are_priors_of_latent_variables_decoders_and_what_a_skip_holds()
     assert not np.array_equal(released.layers[3].function.weight, model.layers[3].function.weight)
 
 
-def test_interrupt_returns_the_best_so_far():
-    seen = []
-
-    def interrupt(progress):
-        seen.append(progress)
-        if progress.step >= 20:
-            raise KeyboardInterrupt
-
-    for method in ("adam", "collapsed"):
-        seen.clear()
-        result = quiet(regression(), (X, y), method=method, steps=100, callback=interrupt)
-        assert "interrupted" in result.message
-        assert result.bound == max(p.bound for p in seen)
-        assert np.isclose(elbo(result.model, (X, y)), result.bound, atol=1e-6)
-
-
-def test_interrupt_under_minibatches():
-    seen = []
-
-    def interrupt(progress):
-        seen.append(progress.bound)
-        if progress.step >= 20:
-            raise KeyboardInterrupt
-
-    options = {"method": "adam", "steps": 100, "batch_size": 16, "initialise": False}
-    result = quiet(regression(), (X, y), starts=3, callback=interrupt, **options)
-    assert "interrupted" in result.message and result.bound == max(seen)
-    assert len(result.history.bound) == 20  # and no other start was made
-    assert same(result.model, quiet(regression(), (X, y), callback=lambda p: p.step >= 20, **options).model)
-    assert elbo(result.model, (X, y)) > elbo(regression(), (X, y))
-
-
-def test_interrupt_before_anything_was_judged(monkeypatch):
-    module = importlib.import_module("inducing.training.walk")  # not the function of that name
-    steps, calls = module.compiled_steps(), []
-
-    def once(*args):
-        calls.append(args)
-        if len(calls) > 1:
-            raise KeyboardInterrupt
-        return steps(*args)
-
-    monkeypatch.setattr(module, "compiled_steps", lambda: once)
-    options = {"method": "adam", "steps": 100, "batch_size": 16, "initialise": False}
-    result = quiet(regression(), (X, y), **options)
-    assert "interrupted" in result.message and result.bound == result.history.bound[0]
-
-
-def test_many_rows_are_sampled_first(monkeypatch):
-    """The last steps see all data: the bound is theirs, also after an interrupt before the first of them."""
-    module = importlib.import_module("inducing.training.climb")
-    for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
-        monkeypatch.setattr(module, name, value)
-    result = quiet(regression(), (X, y), steps=30)
-    assert "(the first 4 on a sample of 30)" in result.message and len(result.history.bound) <= 30
-    np.testing.assert_allclose(elbo(result.model, (X, y)), result.bound)
-    assert result.bound >= max(result.history.bound[4:])
-    stopped = quiet(regression(), (X, y), callback=lambda p: p.step >= 2)
-    assert len(stopped.history.bound) == 2 and stopped.bound == stopped.history.bound[1]
-    assert "(the first 2 on a sample of 30)" in stopped.message
-
-    climb, calls = module.maximise, []
-
-    def interrupted(*args):
-        calls.append(args)
-        if len(calls) > 1:
-            raise KeyboardInterrupt
-        return climb(*args)
-
-    monkeypatch.setattr(module, "maximise", interrupted)
-    cut = quiet(regression(), (X, y), steps=30)
-    assert "interrupted" in cut.message and cut.bound == cut.history.bound[3]
-    monkeypatch.setattr(module, "maximise", climb)
-
-    def in_the_sample(progress):
-        if progress.step == 2:
-            raise KeyboardInterrupt
-
-    cut = quiet(regression(), (X, y), steps=30, callback=in_the_sample)
-    assert "2 steps on all data (the first 2 on a sample of 30): interrupted" in cut.message
-
-
-@pytest.mark.parametrize("place", ["_perturbed", "maximise", "_finish"])
-def test_interrupt_after_the_first_start_keeps_it(monkeypatch, place):
-    module = importlib.import_module(f"inducing.training.{'climb' if place == 'maximise' else 'fit'}")
-    inner, calls = getattr(module, place), []
-
-    def second(*args):
-        calls.append(args)
-        if len(calls) == (2 if place == "maximise" else 1):
-            raise KeyboardInterrupt
-        return inner(*args)
-
-    monkeypatch.setattr(module, place, second)
-    options = {"objective": lambda model, data: -(model.likelihood.variance**2), "method": "lbfgs", "initialise": False}
-    result = quiet(regression(), (X, y), starts=1 if place == "_finish" else 3, **options)
-    assert result.bound > -1e-3 and ("interrupted in a later start" in result.message) == (place != "_finish")
-
-
-def test_callback_sees_models_and_can_stop():
-    result = quiet(regression(), (X, y), method="adam", steps=200, callback=lambda p: p.step >= 50)
-    assert len(result.history.bound) < 100 and "callback" in result.message
-    result = quiet(regression(), (X, y), callback=lambda p: True)
-    assert len(result.history.bound) == 0 and "callback" in result.message
-    seen = []
-    quiet(regression(), (X, y), steps=2, callback=lambda p: seen.append((p.bound, elbo(p.model, (X, y)))))
-    assert len(seen) == 3
-    np.testing.assert_allclose(*zip(*seen, strict=True))  # with the optimal q(u) that the collapsed bound is of
-    models = []
-    quiet(regression(), (X, y), method="adam", steps=2, callback=lambda p: models.append(p.model))
-    assert isinstance(models[0], ig.Model)
-
-
-def test_noise_and_nan_are_survived():
-    """The best is chosen by its average, not by a lucky draw; steps that turn NaN are skipped and counted."""
-
-    def wild(model, data, key):  # noise far larger than the signal, and NaN every third time
-        luck, fate = jax.random.split(key)
-        bad = jax.random.bernoulli(fate, 1 / 3)
-        return jnp.where(bad, jnp.nan, 1.0) * (ig.elbo(model, data) + 1e4 * jax.random.normal(luck))
-
-    result = quiet(regression(), (X, y), objective=wild, method="adam", steps=300)
-    failed = int(np.isnan(result.history.bound).sum())
-    assert 60 < failed < 140 and f"{failed} steps were NaN" in result.message
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.model))
-    assert result.bound < np.nanmax(result.history.bound) - 1e4
-    assert elbo(result.model, (X, y)) > elbo(regression(), (X, y)) + 5
-
-
-def test_nothing_but_nan_ends_early_with_the_start():
-    def never(model, data):
-        return jnp.nan * model.likelihood.variance
-
-    model = regression()
-    result = quiet(model, (X, y), objective=never, method="adam", steps=3000)
-    assert len(result.history.bound) < 500 and "NaN" in result.message
-    assert same(result.model, model, 1e-14)
-    with pytest.raises(FloatingPointError, match="at the start"):
-        quiet(model, (X, y), objective=never, method="lbfgs")
-
-
-def test_a_line_search_survives_values_that_are_no_numbers():
-    def walled(model, data):  # no number where the noise is small, which is where the optimum lies
-        wall = jnp.where(model.likelihood.variance < 0.05, jnp.nan, 1.0)
-        return ig.collapsed_elbo(model, data) * wall
-
-    result = quiet(regression(), (X, y), objective=walled)
-    assert result.method == "lbfgs" and np.isfinite(result.bound)
-    assert 0.05 <= result.model.likelihood.variance < 0.3
-
-
-def test_a_line_search_does_not_reach_for_values_that_rounding_made_up():
-    def cone(model, data):  # so little curvature far from its top that a secant step passes it by 500
-        t = jnp.log(model.likelihood.variance)
-        return jnp.where(jnp.abs(t) > 40.0, 1e100, -jnp.sqrt(1.0 + t**2))
-
-    start = regression(noise=np.exp(8.0))
-    result = quiet(start, (X, y), objective=cone, method="lbfgs", initialise=False)
-    assert np.isclose(result.model.likelihood.variance, 1.0, atol=1e-3) and np.isclose(result.bound, -1.0)
-
-
 def test_adam_fades_under_noise_and_no_other_optimiser_does():
     """On a slope of one Adam moves by its rate at each step; under noise by 5 % of it in the end."""
 
@@ -372,64 +207,6 @@ def test_natural_gradients_fade_under_noise():
     gamma = 0.1 ** (3.0 - 2.0 * np.minimum(step / 10, 1.0))
     np.testing.assert_allclose(moved(lambda m, d: slope(m, d)), gamma.sum(), rtol=1e-6)
     np.testing.assert_allclose(moved(slope), (gamma * np.clip((300 - step) * 9 / 300, 0.1, 1.0)).sum(), rtol=1e-6)
-
-
-def test_the_moving_average_does_not_depend_on_the_clock():
-    """Steps come in pieces of any length; the first ones, fewer than the window, have their mean."""
-    values, found, options = np.arange(20.0) ** 2, [], ("callback", "patience", "held_out")
-    for cuts in ([], [1, 10], [1, 3, 11, 15]):
-        monitor = Monitor(20, label="", window=50.0, build=lambda free: free, progress=False, **dict.fromkeys(options))
-        for piece in np.split(values, cuts):
-            monitor.record(piece)
-        found.append(monitor.smoothed)
-    np.testing.assert_allclose(found, values.mean())
-
-
-def test_held_out_data_decide_and_stop():
-    held = wave(num=30, seed=1)
-    scores = []
-    result = quiet(
-        regression(),
-        (X[:8], y[:8]),
-        method="adam",
-        steps=1000,
-        learning_rate=0.1,
-        held_out=held,
-        patience=100,
-        callback=lambda p: scores.append(p.bound),
-    )
-    assert "no improvement" in result.message and len(result.history.bound) < 1000
-    assert result.bound == max(scores) > scores[-1]
-    assert np.isclose(elbo(result.model, held, num_data=8), result.bound)
-
-
-def test_held_out_data_with_the_collapsed_bound():
-    held = wave(num=30, seed=1)
-    result = quiet(regression(), (X, y), held_out=held, steps=10)
-    assert np.isclose(elbo(result.model, held, num_data=len(y)), result.bound, atol=1e-6)
-
-
-def test_starts_keep_the_best():
-    def two_hills(model, data):  # of log σ²: the lower one at 0, where the first start stands, the higher one at 1.2
-        t = jnp.log(model.likelihood.variance)
-        return 5.0 * jnp.exp(-20.0 * (t - 1.2) ** 2) + jnp.exp(-20.0 * t**2)
-
-    run = partial(quiet, regression(noise=1.0), (X, y), objective=two_hills, method="lbfgs", initialise=False)
-    one, several = run(), run(starts=8)
-    assert np.isclose(one.bound, 1.0) and np.isclose(one.model.likelihood.variance, 1.0)
-    assert np.isclose(several.bound, 5.0) and np.isclose(several.model.likelihood.variance, np.exp(1.2), rtol=1e-4)
-    assert "best of 8 starts, which reached 1," in several.message
-
-
-def test_a_start_without_a_number_loses_no_other():
-    def holes(model, data, inside):  # no number far from where the first start stands, or near it
-        t = jnp.abs(jnp.log(model.likelihood.variance))
-        return jnp.where((t < 0.4) == inside, -(t**2), jnp.nan)
-
-    run = partial(quiet, regression(noise=1.0), (X, y), method="lbfgs", initialise=False, starts=4)
-    for inside in (True, False):
-        result = run(objective=partial(holes, inside=inside))
-        assert np.isfinite(result.bound) and "best of 4 starts" in result.message and "nan" in result.message
 
 
 def test_log_prior_is_over_natural_values():
@@ -474,22 +251,6 @@ def test_float32():
         assert result.bound > float(elbo(regression(), (X, y))) + 20
 
 
-def test_progress_can_be_silenced_and_shows_bound_and_speed(capsys):
-    quiet(regression(), (X, y), method="adam", steps=5)
-    out = capsys.readouterr()
-    assert out.out == "" and out.err == ""
-    ig.fit(regression(), (X, y), method="adam", steps=5, progress="fold 3")
-    out = capsys.readouterr()
-    assert out.err.lstrip("\r").startswith("fold 3:")
-    assert out.out == "" and "bound" in out.err and "step/s" in out.err
-    assert out.err.rstrip().endswith("all steps done]")
-
-
-def test_the_progress_bar_says_that_a_fit_ended_early_because_it_converged(capsys):
-    result = ig.fit(regression(), (X, y), method="collapsed")
-    assert capsys.readouterr().err.rstrip().endswith(f"bound {result.bound:.6g}, converged]")
-
-
 def test_zero_steps_and_warm_start():
     model = regression()
     assert same(quiet(model, (X, y), method="adam", steps=0).model, model, 1e-14)
@@ -513,95 +274,3 @@ def test_frames_go_in_everywhere():
     np.testing.assert_array_equal(pred.log_prob(pd.Series([0.1, 0.2])), pred.log_prob([0.1, 0.2]))
     exact = [model.layers[0].prior.condition(*data, noise_variance=0.1).mean([0.5]) for data in (plain, frames)]
     np.testing.assert_array_equal(*exact)
-
-
-def test_patience_without_held_out_data_and_values_that_tree_at_left():
-    result = quiet(regression(), (X, y), method="adam", steps=20_000, patience=300)
-    assert len(result.history.bound) < 20_000 and "no improvement for 300 steps" in result.message
-    assert result.bound > elbo(regression(), (X, y)) + 100
-    broken = eqx.tree_at(lambda m: m.likelihood.variance, regression(), jnp.asarray(-1.0))
-    with pytest.raises(ValueError, match="variance must be positive, got -1"):
-        quiet(broken, (X, y))
-
-
-def test_equal_labels_are_told_where_noise_may_go_to_zero():
-    same_labels = np.full(60, 3.0)
-    told = "all labels are equal"
-    for method in ("collapsed", "natgrad", "adam"):
-        assert told in quiet(regression(), (X, same_labels), method=method, steps=3).message
-    some = np.where(np.arange(60) < 30, np.nan, 3.0)
-    assert told in quiet(regression(), (X, some), steps=3).message
-    assert told not in quiet(regression(), (X, y), steps=3).message
-    assert told not in quiet(regression(), (X, same_labels), steps=3, freeze=lambda m: m.likelihood).message
-    assert (
-        told not in quiet(regression(), (X, same_labels), steps=3, log_prior=lambda m: -m.likelihood.variance).message
-    )
-    bernoulli = ig.Model(regression().layers[0], ig.likelihoods.Bernoulli())
-    assert told not in quiet(bernoulli, (X, np.ones(60)), steps=3).message
-
-
-@pytest.mark.parametrize("part", ["value", "gradient"])
-def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
-    """The climb on all data then begins at the start; a sample that gives none there is left out."""
-    module, climbs = (importlib.import_module(f"inducing.training.{name}") for name in ("climb", "lbfgs"))
-    for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
-        monkeypatch.setattr(module, name, value)
-    evaluate, seen = climbs.compiled_value_and_gradient(), []
-
-    def holed(bad):
-        def at(ascent, free, key):
-            seen.append(len(ascent.data))
-            value, grads = evaluate(ascent, free, key)
-            if not bad():
-                return value, grads
-            return (jnp.nan * value, grads) if part == "value" else (value, [jnp.nan * g for g in grads])
-
-        at.lower = evaluate.lower
-        seen.clear()
-        return lambda: at
-
-    def fitted(bad):
-        monkeypatch.setattr(climbs, "compiled_value_and_gradient", holed(bad))
-        return quiet(regression(), (X, y), steps=30)
-
-    led = fitted(lambda: seen[-1] == 60 and seen.count(60) == 1)
-    assert "(the first 4 on a sample of 30)" in led.message and led.bound == max(led.history.bound[4:])
-    np.testing.assert_allclose(elbo(led.model, (X, y)), led.bound)
-    without = fitted(lambda: seen[-1] == 30)
-    assert "sample" not in without.message
-    np.testing.assert_allclose(elbo(without.model, (X, y)), without.bound)
-    what = "objective is nan" if part == "value" else "gradient of the objective is not finite"
-    with pytest.raises(FloatingPointError, match=f"the {what} at the start"):
-        fitted(lambda: True)
-
-
-def test_rounding_does_not_lead_a_climb_astray():
-    """Without noise, far from the prior's mean, the collapsed bound ends in a difference of numbers of 1e19. Values of
-    1e16 that rounding had made up passed for the best."""
-    x = np.random.default_rng(0).uniform(0.0, 4.0, size=(200, 1))
-    for labels in (50.0 + 2.0 * x[:, 0], np.full(200, 3.0)):
-        result = quiet(regression(kernel=ig.kernels.SquaredExponential(), noise=1.0), (x, labels))
-        assert abs(elbo(result.model, (x, labels)) - result.bound) < 0.03 * 200 and result.bound > 900
-    assert (
-        "skipped (labels with too little noise for float64" in quiet(regression(), (x, 3e4 + np.sin(x[:, 0]))).message
-    )
-    with pytest.raises(FloatingPointError, match=r"ig\.means\.Constant"):
-        quiet(regression(), (x, 1e9 + np.sin(x[:, 0])))
-
-
-def test_a_step_that_reaches_too_far_is_not_taken():
-    """What a line search is told there had been below the value where it began, and passed for the end of the climb."""
-    x = np.linspace(0.0, 15.0, 300)[:, None]
-    labels = np.sin(x[:, 0]) + 0.01 * np.random.default_rng(0).normal(size=300)
-    result = quiet(regression(x[::6]), (x, labels))
-    np.testing.assert_allclose(result.bound, ig.collapsed_elbo(result.model, (x, labels)), rtol=1e-6)
-    assert result.bound > 850
-
-
-def test_rounding_in_float32_does_not_lead_a_climb_astray():
-    """There a noise of a hundredth is little already: the bound had been 6e13, and R² −326."""
-    x = np.linspace(0.0, 15.0, 300, dtype=np.float32)[:, None]
-    labels = np.sin(x[:, 0]) + 0.01 * np.random.default_rng(0).normal(size=300).astype(np.float32)
-    result = quiet(regression(x[::6], noise=0.1, dtype=np.float32), (x, labels))
-    assert result.bound < 1000 and "skipped (labels with too little noise for float32" in result.message
-    assert np.mean((result.model.predict(x).mean[:, 0] - labels) ** 2) < 1e-3

@@ -15,12 +15,10 @@ from jaxtyping import Array
 
 import inducing as ig
 
-from .problems import MAPPED, mapped, regression, wave
+from .problems import MAPPED, elbo, mapped, quiet, regression, wave
 
-quiet = partial(ig.fit, progress=False)
 KEY = jax.random.key(0)
 X, y = wave(30)
-elbo = eqx.filter_jit(ig.elbo)
 
 
 def estimate(model, data, **options):
