@@ -149,6 +149,20 @@ def test_change_points_and_slopes_train_the_same_in_any_units(method):
     np.testing.assert_allclose(found, [found[0]] * 3, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["LogNormal", "Gamma", "Weibull", "Exponential"])
+def test_scales_of_labels_that_are_exponentials(name):
+    """f is log y, less the logarithm of a Gamma's shape, whose mean is shape·e^f."""
+    shape = {"shape": 3.0} if name in ("Gamma", "Weibull") else {}
+    prior = ig.GP(ig.kernels.Matern52(), ig.means.Constant())
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(X[:5]))
+    model = ig.initialise.scales(ig.Model(gp, getattr(ig.likelihoods, name)(**shape)), (X, np.exp(2.0 + y)))
+    level = 2.0 + y.mean() - (np.log(3.0) if name == "Gamma" else 0.0)
+    np.testing.assert_allclose(model.layers[0].prior.mean_function.value, level)
+    np.testing.assert_allclose(model.layers[0].prior.kernel.variance, y.var())
+    if name == "LogNormal":
+        np.testing.assert_allclose(model.likelihood.scale, np.sqrt(0.1 * y.var()))
+
+
 @pytest.mark.slow
 def test_every_likelihood_of_continuous_labels_trains_the_same_in_any_units():
     L = ig.likelihoods

@@ -293,15 +293,15 @@ def _of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> _Latent:
 
 def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
     if isinstance(likelihood, likelihoods.Gaussian):
-        return _noisy(y, likelihood.variance, 1.0)
+        return _noisy(y, likelihood.variance)
     if isinstance(likelihood, likelihoods.StudentT | likelihoods.Laplace):
         return _noisy(y, likelihood.scale, 0.5)
     if isinstance(likelihood, likelihoods.LogNormal):
         return _noisy(_log(y), likelihood.scale, 0.5)
     if isinstance(likelihood, likelihoods.Gamma):
-        return _noisy(_log(y) - np.log(likelihood.shape), None, 1.0)
+        return _noisy(_log(y) - np.log(likelihood.shape))
     if isinstance(likelihood, likelihoods.Weibull | likelihoods.Exponential):
-        return _noisy(_log(y), None, 1.0)
+        return _noisy(_log(y))
     if isinstance(likelihood, likelihoods.NegativeBinomial):
         return _counts(y, 1.0)
     if isinstance(likelihood, likelihoods.ZeroInflatedPoisson | likelihoods.ZeroInflatedNegativeBinomial):
@@ -310,7 +310,7 @@ def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
         exposure: Any = likelihood.exposure
         return _counts(y, np.mean(exposure.values, axis=0) if hasattr(exposure, "values") else np.asarray(exposure))
     if isinstance(likelihood, likelihoods.HeteroscedasticGaussian):
-        centre, variance, _ = _noisy(y, None, 1.0)
+        centre, variance, _ = _noisy(y)
         unknown = np.full_like(centre, np.nan)
         log_noise = 0.5 * np.log(NOISE_SHARE * variance) if likelihood.link is jnp.exp else unknown
         return _Latent(np.concatenate([centre, log_noise]), np.concatenate([variance, unknown]), [])
@@ -330,12 +330,12 @@ def _log(y: np.ndarray) -> np.ndarray:
 def _counts(y: np.ndarray, exposure: Any) -> _Latent:
     """Of counts with mean exposure · e^f, f normal: its centre by their mean and variance. Its own variance is left:
     they do not say how much of theirs it makes."""
-    mean, variance, _ = _noisy(y, None, 1.0)
+    mean, variance, _ = _noisy(y)
     mean = np.where(mean > 0, mean, np.nan)
     return _Latent(np.log(mean / exposure) - 0.5 * np.log1p(variance / mean**2), np.full_like(mean, np.nan), [])
 
 
-def _noisy(y: np.ndarray, noise: Any, power: float) -> _Latent:
+def _noisy(y: np.ndarray, noise: Any = None, power: float = 1.0) -> _Latent:
     """Of labels that are functions and noise: variance^power of it is the parameter `noise`, if that is an array."""
     known = np.asarray(np.isfinite(y).any(axis=0))
     y = np.where(known[None], y, 0.0)
