@@ -11,8 +11,8 @@ from ..prediction import JointPredictive
 from .style import BLUE, GREY, ORANGE, axes_or_new
 
 
-def plot_history(result: Any, *, against: str = "step", ax: Any = None) -> Any:
-    """The objective along a fit, with its running median where minibatches make it noisy; `against` step or seconds.
+def plot_history(result: Any, *, ax: Any = None) -> Any:
+    """The objective along a fit, with its running median where minibatches make it noisy.
 
     The axis leaves out the first steep rise, so that the end can be judged. Returns the Matplotlib axes.
 
@@ -22,13 +22,11 @@ def plot_history(result: Any, *, against: str = "step", ax: Any = None) -> Any:
     >>> result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data, steps=3, progress=False)
     >>> ax = ig.report.plot_history(result)
     """
-    if against not in ("step", "seconds"):
-        raise ValueError(f'against must be "step" or "seconds", got {against!r}.')
     if not hasattr(result, "history"):
         raise TypeError(f"result must be what ig.fit returns, an ig.FitResult, got {type(result).__name__}.")
     ax = axes_or_new(ax, (6.0, 3.6))
     history = result.history
-    x, bound = np.asarray(getattr(history, against)), np.asarray(history.bound)
+    x, bound = np.asarray(history.step), np.asarray(history.bound)
     keep = np.isfinite(bound)
     x, bound = x[keep], bound[keep]
     noisy = len(bound) > 20 and np.mean(np.diff(bound) < 0) > 0.2
@@ -39,7 +37,7 @@ def plot_history(result: Any, *, against: str = "step", ax: Any = None) -> Any:
     if len(bound) > 20:
         low, high = np.quantile(bound, [0.05, 1.0])
         ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-    ax.set(xlabel=against, ylabel="bound")
+    ax.set(xlabel="step", ylabel="bound")
     ax.ticklabel_format(axis="y", useOffset=False)  # −3346.4, not −0.4 below a distant −3.346e3
     ax.grid(alpha=0.25)
     return ax
