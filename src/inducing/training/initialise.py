@@ -13,7 +13,7 @@ from ..kernels.base import AbstractKernel
 from ..parameters import as_key, dtype_of
 from .scales import scales as scales
 
-ROWS = 20_000  # k-means looks at so many rows at most
+ROWS, ITERATIONS = 20_000, 20  # k-means looks at so many rows, so often, at most
 
 
 def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
@@ -35,7 +35,7 @@ def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "
     return X[jnp.asarray(list(kept.values()))]
 
 
-def kmeans(X: Any, M: int, *, key: Array | None = None, iterations: int = 20) -> Float[Array, "M D"]:
+def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
     """M centres of X by k-means (Lloyd's iterations from k-means++ seeds), each column in units of its spread.
 
     The same key gives the same centres. Of more than 20,000 rows a random subset of that size is used. Where X has
@@ -58,7 +58,7 @@ def kmeans(X: Any, M: int, *, key: Array | None = None, iterations: int = 20) ->
         return jnp.asarray(distinct, X.dtype)
     points = (distinct - centre) / spread
     centres = _seeds(points, weight, M, rng)
-    for _ in range(iterations):
+    for _ in range(ITERATIONS):
         moved = _lloyd(points, weight, centres)
         if np.array_equal(moved, centres):
             break
