@@ -294,8 +294,8 @@ def quadrature_expected_log_prob(
     y: Array,
     index: Array | None,
     num: int,
-    centre: Array | None = None,
-    width: Array | None = None,
+    centre: Array,
+    width: Array,
 ) -> Array:
     """E log p(y | f) of an elementwise likelihood by the graded trapezoid rule."""
 
