@@ -1,6 +1,6 @@
 """A model: a stack of layers that ends in a likelihood."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .data import Data
-from .layers.base import AbstractLayer, sum_of_kl
+from .layers.base import AbstractLayer, append, sum_of_kl
 from .layers.deterministic import Skip, first_layer
+from .layers.latent_variable import LatentVariable
 from .likelihoods.base import AbstractLikelihood
 from .parameters import Module, as_key, dtype_of
 from .priors.as_input import OutputAsInput
@@ -83,6 +84,25 @@ class Model(Module):
     def is_stochastic(self) -> bool:
         """Whether evaluating the model samples anything: all layers but the last are sampled."""
         return any(layer.random for layer in self.layers[:-1])
+
+    def propagate(
+        self, data: Data, key: Array | None, replicates: int = 1, shifts: Mapping[int, Array] | None = None
+    ) -> tuple[Float[Array, "N R D"], Float[Array, "N R"]]:
+        """Sample all layers but the last; the input of the last one and the summed log-weights.
+
+        Data without inputs enter as [N, 1, 0]. R is `replicates` from the first latent variable on, 1 before it.
+        `shifts` move the latent variables of layers, by number.
+        """
+        x = enter(self, data)
+        log_weight = jnp.zeros(x.shape[:2], x.dtype)
+        for i, (layer, k) in enumerate(zip(self.layers[:-1], self.keys(key), strict=False)):
+            if shifts and i in shifts and isinstance(layer, LatentVariable):
+                s = layer.sample(x, k, data, replicates, shifts[i])
+                x, w = append(x, s.h), s.log_ratio
+            else:
+                x, w = layer.propagate(x, k, data, replicates)
+            log_weight = jnp.broadcast_to(log_weight, w.shape) + w
+        return x, log_weight
 
     def keys(self, key: Array | None) -> Any:
         """One key for each layer, the last included; needed only if inner layers are random."""

@@ -208,19 +208,10 @@ def _log_weights(
     shifts: dict[int, Array],
 ) -> Float[Array, "N R"]:
     """log explik + β Σ_l log p(h)/q(h) of each replicate; `shifts` move the latent variables of layers, by number."""
-    keys = model.keys(key)
-    x = enter(model, data)
-    log_weight = jnp.zeros(x.shape[:2], x.dtype)
-    for i, (layer, k) in enumerate(zip(model.layers[:-1], keys, strict=False)):
-        if isinstance(layer, LatentVariable) and i in shifts:
-            s = layer.sample(x, k, data, replicates, shifts[i])
-            x, w = append(x, s.h), s.log_ratio
-        else:
-            x, w = layer.propagate(x, k, data, replicates)
-        log_weight = jnp.broadcast_to(log_weight, w.shape) + w
+    x, log_weight = model.propagate(data, key, replicates, shifts)
     if integrate:
         return expected_log_likelihood(model, data, x) + beta * log_weight
-    f, _ = model.layers[-1].propagate(x, keys[-1], data, replicates)
+    f, _ = model.layers[-1].propagate(x, model.keys(key)[-1], data, replicates)
     return log_likelihood(model, data, f) + beta * log_weight
 
 
