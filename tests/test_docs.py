@@ -1,5 +1,6 @@
 """The pages: every block runs, in order; names and links lead somewhere; the list of public names is what they are."""
 
+import ast
 import re
 import runpy
 import shlex
@@ -73,6 +74,22 @@ def test_links_and_names_lead_somewhere(page):
 def test_every_numbered_equation_of_the_paper_is_on_the_page_of_the_theory():
     found = re.findall(r"\((\d+(?:, \d+)*)\) eq:", (DOCS / "theory.md").read_text())
     assert sorted(int(number) for numbers in found for number in numbers.split(", ")) == list(range(1, 88))
+
+
+def test_rooms_import_only_what_stands_to_their_left():
+    """In the chart of the page on architecture."""
+    left = "parameters data, covariance kernels means, features, priors, layers likelihoods"
+    right = "model, objectives prediction, training report"
+    order = {room: i for i, rooms in enumerate(f"{left}, {right}".split(", ")) for room in rooms.split()}
+    source = Path(ig.__file__).parent
+    for path in source.rglob("*.py"):
+        *folder, name = path.relative_to(source).with_suffix("").parts
+        room = folder[0] if folder else name
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module is not None and room in order:
+                away = node.level == len(folder) + 1 or node.module.startswith("inducing.")
+                other = node.module.removeprefix("inducing.").split(".")[0]
+                assert not away or other not in order or order[other] <= order[room], f"{path}: {other}"
 
 
 def reachable(name):
