@@ -100,15 +100,17 @@ def log_abs_det(root: Root) -> Float[Array, ""]:
     return jnp.sum(jnp.log(jnp.abs(diagonal)))
 
 
-def kl(m: Float[Array, "L M"], root: Root, half_logdet: Array | float = 0.0) -> Float[Array, ""]:
-    """KL(q ‖ p) in w, where p = N(0, I).
+def kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -> Float[Array, ""]:
+    """KL( N(m, R Rᵀ) ‖ N(0, I) ) of all latents, for q in w coordinates.
 
-    For q given in other coordinates, `root` is the whitened one and `half_logdet` corrects log |det R| to what it is
-    there; see `SparseGP.kl`.
+        ½ ( |R|² + |m|² − LM ) − log |det R|
+
+    `log_det` is log |det R|. A root that was whitened need not be triangular, but that of q in its own coordinates is,
+    and that of Kuu is known: see `SparseGP.kl`.
     """
     factors = root if isinstance(root, tuple) else (root.reshape(-1, *root.shape[-2:]),)
     squares = reduce(jnp.multiply, [jnp.sum(f**2, axis=(1, 2)) for f in factors])
-    return 0.5 * (jnp.sum(squares) + jnp.sum(m**2) - m.size) - half_logdet
+    return 0.5 * (jnp.sum(squares) + jnp.sum(m**2) - m.size) - log_det
 
 
 def expand(root: Root) -> Array:
