@@ -51,18 +51,18 @@ def psi_statistics(
     (1.0, 1.0, 1.0)
     """
     N, D = mean.shape
-    l2 = jnp.broadcast_to(kernel.lengthscale**2, (1, D))
+    l2 = jnp.broadcast_to(kernel.lengthscale**2, (D,))
     sigma2 = kernel.variance
-    scaled = (mean[:, None] - Z[None]) ** 2 / (l2 + variance)[:, None]
-    log_psi1 = -0.5 * (jnp.sum(jnp.log1p(variance / l2), axis=1)[:, None] + jnp.sum(scaled, axis=2))
-    apart = jnp.sum((Z[:, None] - Z[None]) ** 2 / l2[None], axis=2)
+    scaled = (mean[:, None] - Z[None]) ** 2 / (l2[None] + variance)[:, None]
+    log_psi1 = -0.5 * (jnp.sum(jnp.log1p(variance / l2[None]), axis=1)[:, None] + jnp.sum(scaled, axis=2))
+    apart = jnp.sum((Z[:, None] - Z[None]) ** 2 / l2[None, None], axis=2)
     middle = 0.5 * (Z[:, None] + Z[None])
 
     @jax.checkpoint
     def add(total, datum):  # a loop over data: memory O(M²), not O(NM²)
         mu, v = datum
-        around = jnp.sum((mu[None, None] - middle) ** 2 / (l2[0] + 2.0 * v)[None, None], axis=2)
-        return total + jnp.exp(-0.5 * jnp.sum(jnp.log1p(2.0 * v / l2[0])) - 0.25 * apart - around), None
+        around = jnp.sum((mu[None, None] - middle) ** 2 / (l2 + 2.0 * v)[None, None], axis=2)
+        return total + jnp.exp(-0.5 * jnp.sum(jnp.log1p(2.0 * v / l2)) - 0.25 * apart - around), None
 
     psi2, _ = jax.lax.scan(add, jnp.zeros_like(apart), (mean, variance))
     return PsiStatistics(N * sigma2, sigma2 * jnp.exp(log_psi1), sigma2**2 * psi2)

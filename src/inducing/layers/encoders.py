@@ -45,8 +45,8 @@ class AbstractEncoder(Module):
 class PerDatum(AbstractEncoder):
     """One Gaussian for each datum, addressed by `Data.index`: minibatches and shuffling are safe.
 
-    `mean` is [N, d]; `scale`, the standard deviations, broadcasts to it. With `full` the covariance is full, with root
-    diag(scale) + strictly lower triangle.
+    `mean` is [N, d]; `scale`, the standard deviations, broadcasts to it. With `full` the covariance is full, its root
+    diag(scale) + a strictly lower triangle that starts at 0.
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
@@ -100,11 +100,12 @@ class PerDatum(AbstractEncoder):
 class Amortised(AbstractEncoder):
     """q(h | x, y) by a network of one vector, the concatenation of what it `sees`.
 
-    The network gives 2d numbers (mean, and standard deviations through a softplus), or d + d(d+1)/2 (mean, standard
-    deviations, and the strictly lower triangle of the root of a full covariance). `sees` is ("x", "y", "mask") by
-    default, where missing labels are 0 in y and in mask; ("x",) makes q(h | x), which also serves predictions
-    (eq:pred_lv_iid_alt); "input" is the layer's own input, other than x in inner layers. `Amortised.mlp(key, dim, x=D,
-    y=P)` makes a perceptron for d = `dim`, D columns of x and P of y (0, the default: it does not see them).
+    The network gives 2d numbers (mean, and standard deviations through a softplus), or d + d(d+1)/2 for a full
+    covariance (mean, then of its root the diagonal through a softplus and the strictly lower triangle). `sees` is
+    ("x", "y", "mask") by default, where missing labels are 0 in y and in mask; ("x",) makes q(h | x), which also serves
+    predictions (eq:pred_lv_iid_alt); "input" is the layer's own input, other than x in inner layers.
+    `Amortised.mlp(key, dim, x=D, y=P)` makes a perceptron for d = `dim`, D columns of x and P of y (0, the default: it
+    does not see them).
 
     >>> import jax, jax.numpy as jnp
     >>> import inducing as ig
