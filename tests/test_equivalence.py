@@ -109,6 +109,20 @@ def test_coordinates_describe_the_same_process(start, diagonal):
             np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-10)
 
 
+def test_its_own_coordinates_leave_a_layer_as_it_is():
+    """So a Kronecker root of many features stays one: as a full root it would have M² entries."""
+    kernel = K.ActiveDims(K.Matern52(), 0) * K.ActiveDims(K.Matern52(), 1)
+    features = ig.features.Product((ig.features.InducingPoints([[0.0], [1.0]]),) * 2)
+    gp = ig.SparseGP(ig.GP(kernel), features, root=(0.5 * np.eye(2), np.eye(2)))
+    assert gp.with_coordinates("w") is gp
+
+
+def test_the_optimal_root_is_lower_triangular():
+    root = ig.collapse(ig.Model(_gp("w"), ig.likelihoods.Gaussian(0.1)), (X, Y)).layers[0].root
+    np.testing.assert_array_equal(root, np.tril(root))
+    assert bool((jnp.diagonal(root, axis1=1, axis2=2) > 0).all())
+
+
 def test_u_is_the_value_at_the_inducing_inputs():
     """In the coordinates u, mean and root are those of f(Z)."""
     gp = _gp("u")

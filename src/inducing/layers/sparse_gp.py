@@ -182,6 +182,8 @@ class SparseGP(AbstractLayer):
         >>> gp.with_coordinates("u").coordinates
         'u'
         """
+        if coordinates == self.coordinates:
+            return self
         Kuu, L = self.Kuu(), self.prior.num_latents
         m, root = self.whitened(Kuu)
         root = qu.expand(root)
