@@ -117,6 +117,7 @@ def test_gp_draws_are_joint_over_replicates(kind):
     mean = (W @ m @ A).T.reshape(-1)
     np.testing.assert_allclose(gp.joint(jnp.asarray(X)[None])[1][0], cov, atol=1e-9)
     assert_moments(joint_draws(gp, jnp.asarray(X), 30_000), mean, cov)
+    assert_moments(joint_draws(gp, jnp.asarray(X[:1]), 30_000), mean[:2], cov[:2, :2])  # the outputs at one point
 
 
 def largest(jaxpr):

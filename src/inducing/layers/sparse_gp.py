@@ -333,11 +333,24 @@ class SparseGP(AbstractLayer):
     def propagate(self, x, key, data, replicates):
         """A sample of f at the replicates of each datum: jointly over replicates, independently over data."""
         N, R, D = x.shape
-        J, L, P = self.prior.num_sites, self.prior.num_latents, self.prior.num_outputs
-        if R == 1 and J == 1 and not qu.is_coupled(self.root) and self.prior.mixing is None:
-            mean, variance = self.marginals(x[:, 0])
-            sample = mean + safe_sqrt(variance) * standard_normal(key, mean.shape, mean.dtype)
-            return sample[:, None], jnp.zeros((N, 1), x.dtype)
+        zero = jnp.zeros((N, R), x.dtype)
+        if R == 1 and self.prior.num_sites == 1 and not qu.is_coupled(self.root):
+            return self._sample_each(x[:, 0], key)[:, None], zero
+        mean = self.prior.mean(x.reshape(N * R, D)).reshape(N, R, self.prior.num_outputs)
+        return mean + mix_mean(self.prior, self._sample_jointly(x, key)), zero
+
+    def _sample_each(self, X: Float[Array, "n D"], key: Array) -> Float[Array, "n P"]:
+        """A sample of f at each point by itself, for uncoupled latents with one site."""
+        mean_s, reduction = self._reduction(X, None)
+        mean = self.prior.mean(X) + mix_mean(self.prior, mean_s.T[..., None])
+        prior_variance = jnp.broadcast_to(self.prior.Kff_diag(X)[..., 0], mean_s.shape)
+        variance = (prior_variance - reduction).T
+        scale = safe_sqrt(jnp.maximum(variance, jnp.finfo(X.dtype).eps * prior_variance.T))
+        noise = standard_normal(key, scale.shape, X.dtype)
+        return mean + mix_mean(self.prior, (scale * noise)[..., None])
+
+    def _sample_jointly(self, x: Float[Array, "N R D"], key: Array) -> Float[Array, "N R L J"]:
+        """A sample of the sites, jointly over the replicates of a datum."""
         mean, cov = self.site_covariance(x)
         # a process without any variance at a datum, such as a linear one at 0, is its mean there
         moves = jnp.max(jnp.diagonal(cov, axis1=2, axis2=3), axis=2)[..., None, None] > 0
@@ -345,9 +358,7 @@ class SparseGP(AbstractLayer):
         root = jax.vmap(jax.vmap(lambda c: Dense(c, self.jitter).root))(jnp.where(moves, cov, eye))
         root = jnp.where(moves, root, 0.0)
         noise = standard_normal(key, root.shape[:-1], x.dtype)
-        s = mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(N, L, R, J)
-        f = mix_mean(self.prior, jnp.swapaxes(s, 1, 2))
-        return self.prior.mean(x.reshape(N * R, D)).reshape(N, R, P) + f, jnp.zeros((N, R), x.dtype)
+        return jnp.swapaxes(mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(mean.shape), 1, 2)
 
     def draw(self, key: Array, num: int, dim: int):
         """One function [n, D] → [n, P] of q(f), by pathwise conditioning (Matheron's rule).
