@@ -117,6 +117,16 @@ def test_length_is_halved_until_the_covariance_is_positive():
     assert np.allclose(covariance(root)[0], 8.0 / 3.0 * np.eye(2))
 
 
+@pytest.mark.parametrize("form", ["full", "diagonal", "coupled"])
+def test_length_is_halved_until_q_moves_within_reach(form):
+    # R̄ = 0, so that S stays, and m moves by γ S m̄: of its standard deviations, 2, by 100γ, 1.5625 for γ = 1/64.
+    root = {"full": 2.0 * jnp.ones((1, 1, 1)), "diagonal": 2.0 * jnp.ones((1, 1, 2)), "coupled": 2.0 * jnp.eye(2)}[form]
+    m_bar = jnp.array([[50.0] if form == "full" else [30.0, 40.0]])
+    m, new = natural_step(0.0 * m_bar, root, m_bar, 0.0 * root, 1.0, 3.0)
+    assert np.allclose(m, 4.0 * m_bar / 64) and np.allclose(new, root)
+    assert np.allclose(natural_step(0.0 * m_bar, root, m_bar, 0.0 * root, 1.0)[0], 4.0 * m_bar)
+
+
 def test_only_sparse_gp_layers_take_natural_gradients():
     model = regression()
     with pytest.raises(IndexError, match="layer=3 is none of the 1 layers"):

@@ -1,5 +1,6 @@
 """How to train: what the user asked for, or what suits the model and the data."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
 AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
 OPTIMAL_Q = {collapsed_elbo: collapse, log_evidence: collapse, gplvm_elbo: gplvm_collapse}
+REACH = 3.0  # by how many of its own standard deviations q(u) may move in a natural step
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
 
 
@@ -26,6 +28,10 @@ class Plan(NamedTuple):
 
     `natural` are the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
     steps.
+
+    Of these steps `gamma` is the length; `reach` bounds how many of its own standard deviations q(u) moves by in one.
+    The curvature of the objective at q(u) may say nothing of that where a step leads: for counts of 1e4, a step from
+    f = 0 went to 1000, where e^f is no number.
 
     `optimal_q` sets q(u) to its optimum at the end, for an objective that does not look at it; `noisy` says that the
     objective comes from minibatches or samples; `why` is for the message.
@@ -37,6 +43,7 @@ class Plan(NamedTuple):
     natural: tuple[tuple[int, int], ...]
     batch_size: int | None
     gamma: float
+    reach: float
     optimal_q: Callable | None
     noisy: bool
 
@@ -102,10 +109,11 @@ def make_plan(
     whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
     if not whole and batch_size is None and len(data) > 2 * BATCH:
         batch_size, minibatches = BATCH, True
-    lands = _is_conjugate(model) and objective is elbo and _can_be_optimal(model.layers[0])
+    quadratic = _is_conjugate(model) and integrates  # in u: its curvature is the same everywhere
+    lands = quadratic and objective is elbo and _can_be_optimal(model.layers[0])
     gamma = gamma if gamma is not None else (1.0 if lands and not minibatches else 0.1)
-    size = batch_size if minibatches else None
-    return Plan(method, why, target, natural, size, float(gamma), optimal_q, samples or minibatches)
+    size, reach = batch_size if minibatches else None, math.inf if quadratic else REACH
+    return Plan(method, why, target, natural, size, float(gamma), reach, optimal_q, samples or minibatches)
 
 
 def _trained_q(parts: Partition) -> tuple[tuple[int, Any], ...]:

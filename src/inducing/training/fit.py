@@ -100,7 +100,8 @@ def fit(
     third of the steps if the bound is noisy. Positive parameters move in their logarithm, inducing inputs in units
     of the data's spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data
     (and a q(u) that can be optimal: not diagonal, coupled where outputs mix latents), else 0.1, approached over the
-    first 10 steps; where Adam fades, so does it, over the last ninth and to a tenth. Whoever gives a smaller
+    first 10 steps; where Adam fades, so does it, over the last ninth and to a tenth. A step that would move q(u) by more
+    than three of its own standard deviations is shortened, unless the bound is quadratic in u. Whoever gives a smaller
     `batch_size`, `optimiser`, `learning_rate`, `gamma` or `clamp` asks for gradient steps: `"auto"` then takes no
     L-BFGS.
 

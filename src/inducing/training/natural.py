@@ -20,55 +20,67 @@ HALVINGS = 40
 
 
 def natural_step(
-    mean: Float[Array, "L M"], root: Array, mean_grad: Float[Array, "L M"], root_grad: Array, gamma: Any
+    mean: Float[Array, "L M"],
+    root: Array,
+    mean_grad: Float[Array, "L M"],
+    root_grad: Array,
+    gamma: Any,
+    reach: Any = jnp.inf,
 ) -> tuple[Float[Array, "L M"], Array]:
     """One ascent step of length γ in the natural parameters of q = N(m, S), S = R Rᵀ, for any form of root.
 
         S_new⁻¹ = S⁻¹ − 2γ ∂/∂S  =  R⁻ᵀ B R⁻¹,   B = I − γ(P + Pᵀ),   P = Φ(Rᵀ R̄)
-        R_new = R C,   C Cᵀ = B⁻¹,               m_new = m + γ S_new m̄
+        R_new = R C,   C Cᵀ = B⁻¹,               m_new = m + R δ,     δ = γ C Cᵀ Rᵀ m̄
 
-    γ is halved until B is positive definite.
+    γ is halved until B is positive definite and |δ|, how many of its own standard deviations q moves by, is at most
+    `reach`.
 
     >>> one = jnp.ones((1, 1))
     >>> m, root = natural_step(0.0 * one, one[None], one, -0.5 * one[None], 1.0)
     >>> round(float(root[0, 0, 0] ** 2), 6), round(float(m[0, 0]), 6)
     (0.666667, 0.666667)
     """
-    gamma = jnp.asarray(gamma, mean.dtype)
+    gamma, reach = jnp.asarray(gamma, mean.dtype), jnp.asarray(reach, mean.dtype)
     if qu.is_diagonal(root):
-        return _diagonal_step(mean, root, mean_grad, root_grad, gamma)
+        return _diagonal_step(mean, root, mean_grad, root_grad, gamma, reach)
     if qu.is_coupled(root):
-        m, R = _full_step(mean.reshape(-1), root, mean_grad.reshape(-1), root_grad, gamma)
+        m, R = _full_step(mean.reshape(-1), root, mean_grad.reshape(-1), root_grad, gamma, reach)
         return m.reshape(mean.shape), R
-    return jax.vmap(_full_step, in_axes=(0, 0, 0, 0, None))(mean, root, mean_grad, root_grad, gamma)
+    return jax.vmap(_full_step, in_axes=(0, 0, 0, 0, None, None))(mean, root, mean_grad, root_grad, gamma, reach)
 
 
-def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array) -> tuple[Array, Array]:
+def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, reach: Array) -> tuple[Array, Array]:
     P = jnp.tril(R.T @ R_bar)
     G = P + jnp.tril(P, -1).T
     eye = jnp.eye(m.shape[0], dtype=m.dtype)
+    slope = R.T @ m_bar
 
-    def attempt(g):  # of B with rows and columns reversed, so that the root of B⁻¹ is lower triangular
-        return cholesky((eye - g * G)[::-1, ::-1])
+    def attempt(g):  # of B with rows and columns reversed, so that C is lower triangular
+        C = triangular_inverse(cholesky((eye - g * G)[::-1, ::-1]))[::-1, ::-1].T
+        return C, g * (C @ (C.T @ slope))
 
-    gamma, L = _halve(attempt, lambda L: jnp.isfinite(L[-1, -1]), gamma)
-    R = jnp.tril(R @ triangular_inverse(L)[::-1, ::-1].T)
-    return m + gamma * (R @ (R.T @ m_bar)), R
-
-
-def _diagonal_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array) -> tuple[Array, Array]:
-    gamma, B = _halve(lambda g: 1.0 - g * R * R_bar, lambda B: jnp.all(B > 0), gamma)
-    R = R / jnp.sqrt(B)
-    return m + gamma * (R**2)[:, 0] * m_bar, R
+    C, move = _halve(attempt, lambda C, move: jnp.linalg.norm(move) <= reach, gamma)
+    return m + R @ move, jnp.tril(R @ C)
 
 
-def _halve(attempt: Callable, good: Callable, gamma: Array) -> tuple[Array, Array]:
-    """The first of γ, γ/2, γ/4, … whose attempt is good, and that attempt."""
-    state = (gamma, attempt(gamma), 0)
-    gamma, value, _ = jax.lax.while_loop(
-        lambda s: ~good(s[1]) & (s[2] < HALVINGS), lambda s: (0.5 * s[0], attempt(0.5 * s[0]), s[2] + 1), state
-    )
-    return gamma, value
+def _diagonal_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, reach: Array) -> tuple[Array, Array]:
+    def attempt(g):
+        B = 1.0 - g * R * R_bar
+        return B, g * R[:, 0] * m_bar / B[:, 0]
+
+    def good(B, move):
+        return jnp.all(B > 0) & jnp.all(jnp.linalg.norm(move, axis=1) <= reach)
+
+    B, move = _halve(attempt, good, gamma)
+    return m + R[:, 0] * move, R / jnp.sqrt(B)
+
+
+def _halve(attempt: Callable, good: Callable, gamma: Array) -> Any:
+    """The attempt with the first of γ, γ/2, γ/4, … that is good (a comparison with NaN is not)."""
+    halves = 2.0 * gamma, jax.tree.map(lambda a: jnp.full(a.shape, jnp.nan, a.dtype), jax.eval_shape(attempt, gamma)), 0
+    return jax.lax.while_loop(
+        lambda s: ~good(*s[1]) & (s[2] <= HALVINGS), lambda s: (0.5 * s[0], attempt(0.5 * s[0]), s[2] + 1), halves
+    )[1]
 
 
 def natural_gradient_step(

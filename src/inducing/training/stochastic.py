@@ -56,11 +56,13 @@ class Pace(eqx.Module):
     """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; till step `clamp` only `active` move.
 
     Gradient steps become shorter in the last `fade` steps before step `end`, down to a twentieth of their length, and γ
-    in the last third of these, down to a tenth: q(u) has to follow the rest until that rests.
+    in the last third of these, down to a tenth: q(u) has to follow the rest until that rests. `reach` is that of
+    `natural_step`.
     """
 
     gamma_start: Float[Array, ""]
     gamma: Float[Array, ""]
+    reach: Float[Array, ""]
     ramp: Float[Array, ""]
     fade: Float[Array, ""]
     end: Float[Array, ""]
@@ -170,7 +172,7 @@ def _update(
     gamma = jnp.exp((1.0 - done) * jnp.log(pace.gamma_start) + done * jnp.log(pace.gamma))
     gamma = gamma * jnp.clip(3.0 * (pace.end - state.step.astype(pace.end.dtype)) / pace.fade, 0.1, 1.0)
     for m, r in loop.natural:
-        free[m], free[r] = natural_step(free[m], free[r], grads[m], grads[r], gamma)
+        free[m], free[r] = natural_step(free[m], free[r], grads[m], grads[r], gamma, pace.reach)
     return free, optimiser
 
 

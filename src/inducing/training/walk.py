@@ -113,7 +113,7 @@ def _pace(plan: Plan, parts: Partition, where: Any, model: Any, clamp: int, step
     ramp = 10.0 if plan.gamma < 1.0 else 1e-3
     start = 0.01 * plan.gamma if plan.gamma < 1.0 else plan.gamma
     fade, end = (FADE * steps, steps) if fades else (1.0, np.inf)
-    numbers = (own_array(v, dtype) for v in (start, plan.gamma, ramp, fade, end))
+    numbers = (own_array(v, dtype) for v in (start, plan.gamma, plan.reach, ramp, fade, end))
     return Pace(*numbers, own_array(clamp, np.int32), active)
 
 
