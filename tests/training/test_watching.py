@@ -1,6 +1,7 @@
 """Watching a fit: what decides, what is kept, and when it stops."""
 
 import importlib
+import signal
 from functools import partial
 
 import equinox as eqx
@@ -46,6 +47,39 @@ def test_interrupt_under_minibatches():
     assert len(result.history.bound) == 20  # and no other start was made
     assert same(result.model, quiet(regression(), (X, y), callback=lambda p: p.step >= 20, **options).model)
     assert elbo(result.model, (X, y)) > elbo(regression(), (X, y))
+
+
+class Garbage:
+    """What is raised while it is collected is ignored by Python."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("method", ["adam", "collapsed"])
+def test_ctrl_c_is_not_lost_where_exceptions_are(method):
+    result = quiet(regression(), (X, y), method=method, steps=100, callback=lambda progress: Garbage() and None)
+    assert "interrupted" in result.message and len(result.history.bound) < 20
+    assert np.isclose(elbo(result.model, (X, y)), result.bound, atol=1e-6)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_does_not_wait_and_other_handlers_stay():
+    passed = []
+
+    def twice(progress):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+            passed.append(progress.step)
+
+    assert "interrupted" in quiet(regression(), (X, y), method="adam", steps=100, callback=twice).message
+    assert passed == [0]
+    before = signal.signal(signal.SIGINT, lambda number, frame: passed.append(number))
+    try:
+        quiet(regression(), (X, y), method="adam", steps=10, callback=lambda p: signal.raise_signal(signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert signal.SIGINT in passed
 
 
 def test_interrupt_before_anything_was_judged(monkeypatch):
@@ -99,7 +133,8 @@ def test_the_moving_average_does_not_depend_on_the_clock():
     """Steps come in pieces of any length; the first ones, fewer than the window, have their mean."""
     values, found, options = np.arange(20.0) ** 2, [], ("callback", "patience", "held_out")
     for cuts in ([], [1, 10], [1, 3, 11, 15]):
-        monitor = Monitor(20, label="", window=50.0, build=lambda free: free, progress=False, **dict.fromkeys(options))
+        watch = dict.fromkeys(options) | {"build": lambda free: free, "look": lambda: None, "progress": False}
+        monitor = Monitor(20, label="", window=50.0, **watch)
         for piece in np.split(values, cuts):
             monitor.record(piece)
         found.append(monitor.smoothed)

@@ -20,6 +20,7 @@ from ..runtime import compiled, limited_threads, own_array
 from .arguments import check_functions, check_numbers, checked_held_out
 from .choice import Plan, make_plan
 from .climb import ascents, climb
+from .interrupt import deferred_interrupt
 from .lbfgs import Ascent
 from .monitor import History
 from .outcome import Outcome, Watch, is_unbounded, message
@@ -100,8 +101,8 @@ def fit(
     third of the steps if the bound is noisy. Positive parameters move in their logarithm, inducing inputs in units
     of the data's spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data
     (and a q(u) that can be optimal: not diagonal, coupled where outputs mix latents), else 0.1, approached over the
-    first 10 steps; where Adam fades, so does it, over the last ninth and to a tenth. A step that would move q(u) by more
-    than three of its own standard deviations is shortened, unless the bound is quadratic in u. Whoever gives a smaller
+    first 10 steps; where Adam fades, so does it, over the last ninth and to a tenth. Steps that would move q(u) by more
+    than three of its own standard deviations are shortened, unless the bound is quadratic in u. Whoever gives a smaller
     `batch_size`, `optimiser`, `learning_rate`, `gamma` or `clamp` asks for gradient steps: `"auto"` then takes no
     L-BFGS.
 
@@ -115,10 +116,11 @@ def fit(
     are kept. `starts` > 1 also runs from randomly perturbed positive parameters and keeps the best.
 
     **Watching.** `held_out` data, or else the (smoothed) bound, decide which parameters were best; these are returned,
-    also after Ctrl-C. `patience` stops after so many steps without improvement. `callback(progress)` is called with
-    `progress.step`, `.bound`, `.seconds` and `.model`; if it returns True, training stops. Both look every 10 to 100
-    steps, a hundredth of all (L-BFGS: after each), so that a smaller `patience` is that. A step that gives NaN or
-    infinity is skipped and counted. `progress` shows a bar, labelled with the method or, if it is a text, with that.
+    also after Ctrl-C (a first one waits for the steps under way). `patience` stops after so many steps without
+    improvement. `callback(progress)` is called with `progress.step`, `.bound`, `.seconds` and `.model`; if it returns
+    True, training stops. Both look every 10 to 100 steps, a hundredth of all (L-BFGS: after each), so that a smaller
+    `patience` is that. A step that gives NaN or infinity is skipped and counted. `progress` shows a bar, labelled with
+    the method or, if it is a text, with that.
     The same `key` gives the same result.
 
     >>> import jax.numpy as jnp
@@ -152,13 +154,13 @@ def fit(
     if plan.optimal_q:
         q = [(gp.mean, gp.root) for gp in sparse_gps(model)]
         parts = partition(model, lambda m: (freeze(m) if freeze else (), q))
-    watch = {"progress": progress, "callback": callback, "patience": patience}
     steps = plan.default_steps if steps is None else int(steps)
 
     outcomes: list[Outcome] = []
     reached: list[float] = []
     interrupted, failed = False, None
-    with limited_threads():
+    with limited_threads(), deferred_interrupt() as look:
+        watch = {"progress": progress, "callback": callback, "patience": patience, "look": look}
         for start in range(starts):
             seed = key, own_array(start, np.int32)
             try:

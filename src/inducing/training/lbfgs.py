@@ -83,6 +83,8 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best_x, best_f, failures
+        if np.isfinite(best_f):
+            monitor.look()
         away, top = x - best_x, max(best_f, began)
         wall = 10.0 * (1.0 + abs(top))
         if np.abs(away).max() <= REACH:

@@ -45,12 +45,13 @@ class Monitor:
         label: str,
         callback: Callable | None,
         patience: int | None,
+        look: Callable[[], None],
         build: Callable[[Any], Any],
         held_out: Callable | None,
         window: float,
     ):
         self.build, self.callback, self.held_out = build, callback, held_out
-        self.patience, self.window = patience, window
+        self.patience, self.look, self.window = patience, look, window
         self.bounds: list[np.ndarray] = []
         self.times: list[np.ndarray] = []
         self.step = 0

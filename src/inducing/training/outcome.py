@@ -18,11 +18,13 @@ Seed = tuple[Array | None, Array]  # the user's key, and the number of a start
 
 
 class Watch(NamedTuple):
-    """What the user asked to see while it runs; `build` makes a model of free arrays, `held_out` a score."""
+    """What the user asked to see while it runs; `build` makes a model of free arrays, `held_out` a score. `look` raises
+    KeyboardInterrupt if the user has pressed Ctrl-C."""
 
     progress: bool | str
     callback: Callable | None
     patience: int | None
+    look: Callable[[], None]
     build: Callable[[list[Array]], Any]
     held_out: Callable[[list[Array]], float] | None
 

@@ -70,6 +70,7 @@ def walk(
             first = monitor.step == 0
             monitor.record(values)
             state, failures = new, int(new.failures)
+            monitor.look()
             if plan.noisy and (monitor.step % look == 0 or monitor.step == steps):
                 stop = monitor.judge(state.free)
             if int(state.streak) >= STREAK:
