@@ -96,6 +96,8 @@ def test_interrupt_before_anything_was_judged(monkeypatch):
     options = {"method": "adam", "steps": 100, "batch_size": 16, "initialise": False}
     result = quiet(regression(), (X, y), **options)
     assert "interrupted" in result.message and result.bound == result.history.bound[0]
+    with pytest.raises(KeyboardInterrupt):  # before the first step there is no bound to return
+        quiet(regression(), (X, y), **options)
 
 
 @pytest.mark.parametrize("place", ["_perturbed", "maximise", "_finish"])

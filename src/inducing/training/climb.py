@@ -59,6 +59,8 @@ def climb(ascents: list[tuple[Ascent, int]], seed: Seed, watch: Watch, plan: Pla
             if reason == STOPPED:
                 break
     except KeyboardInterrupt:
+        if monitor.knows_nothing:
+            raise
         reason = "interrupted"
     finally:
         history = monitor.close(reason)

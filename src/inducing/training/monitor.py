@@ -97,6 +97,11 @@ class Monitor:
         """The objective is another one from now on: what is judged next replaces the best, unless held-out data do."""
         self.outdated, self.best_step = self.held_out is None, self.step
 
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether no step was taken and nothing judged: then there is nothing to return."""
+        return self.step == 0 and self.best is None
+
     def close(self, reason: str) -> History:
         """End the progress bar, which says why the fit ended; the history. Without a judgement the average stands."""
         if self.best is None:

@@ -87,6 +87,8 @@ def walk(
                 _, values = take(loop, pace, state, own_array(1, np.int32))
                 monitor.judge(state.free, float(np.asarray(values)[0]))
     except KeyboardInterrupt:
+        if monitor.knows_nothing:
+            raise
         reason = "interrupted"
     finally:
         history = monitor.close(reason)
