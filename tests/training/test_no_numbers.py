@@ -84,6 +84,7 @@ def test_a_line_search_survives_values_that_are_no_numbers():
     result = quiet(regression(), (X, y), objective=walled)
     assert result.method == "lbfgs" and np.isfinite(result.bound)
     assert 0.05 <= result.model.likelihood.variance < 0.3
+    assert "values in line searches were NaN" in result.message
 
 
 def test_a_line_search_does_not_reach_for_values_that_rounding_made_up():

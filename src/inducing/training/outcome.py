@@ -69,8 +69,9 @@ def message(
             f" (labels with too little noise for {dtype_of(best.problem).name}, or far from the prior's mean, which "
             "then needs training: ig.means.Constant())"
         )
+        what = "values in line searches" if plan.method in ("collapsed", "lbfgs") else "steps"
         says.append(
-            f"{best.failures} steps were NaN or infinite and skipped{hint if plan.method == 'collapsed' else ''}"
+            f"{best.failures} {what} were NaN or infinite and skipped{hint if plan.method == 'collapsed' else ''}"
         )
     if unbounded:
         says.append(
