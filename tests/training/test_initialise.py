@@ -218,7 +218,16 @@ def test_counts_far_from_a_zero_mean_train():
     gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None]))
     trained = ig.fit(ig.Model(gp, ig.likelihoods.Poisson()), (X, counts), steps=500, progress=False)
     assert trained.method == "natgrad" and "NaN" not in trained.message
-    assert np.abs(trained.model.predict(X).mean[:, 0] / rate - 1.0).mean() < 0.02
+    assert np.abs(trained.model.predict(X).mean[:, 0] / rate - 1.0).mean() < 0.05  # it was 1 − 1e-4
+
+
+def test_a_scale_far_from_a_zero_mean_trains():
+    # There the curvature (y/e^f)^k makes q(u) narrow at f = 0: it must be able to leave by many of its deviations.
+    scale = 1e8 * np.exp(np.sin(3.0 * X[:, 0]))
+    labels = scale * np.random.default_rng(0).exponential(size=len(X))
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None]))
+    trained = ig.fit(ig.Model(gp, ig.likelihoods.Weibull()), (X, labels), steps=500, progress=False)
+    assert np.abs(np.log(trained.model.predict(X).mean[:, 0] / scale)).mean() < 0.7
 
 
 def test_deep_gps_train_the_same_in_any_units():

@@ -19,7 +19,7 @@ METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
 AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
 OPTIMAL_Q = {collapsed_elbo: collapse, log_evidence: collapse, gplvm_elbo: gplvm_collapse}
-REACH = 3.0  # by how many of its own standard deviations q(u) may move in a natural step
+REACH = 3.0  # a natural step may move q(u) as far as it is from the prior's mean, and by so much more
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
 
 
@@ -29,9 +29,9 @@ class Plan(NamedTuple):
     `natural` are the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
     steps.
 
-    Of these steps `gamma` is the length; `reach` bounds how many of its own standard deviations q(u) moves by in one.
-    The curvature of the objective at q(u) may say nothing of that where a step leads: for counts of 1e4, a step from
-    f = 0 went to 1000, where e^f is no number.
+    Of these steps `gamma` is the length; `reach` bounds, in standard deviations of the prior, how far q(u) moves in
+    one, beside what it has moved before. The curvature of the objective at q(u) may say nothing of that where a step
+    leads: for counts of 1e4, one from f = 0 went to 1000, where e^f is no number.
 
     `optimal_q` sets q(u) to its optimum at the end, for an objective that does not look at it; `noisy` says that the
     objective comes from minibatches or samples; `why` is for the message.
@@ -112,7 +112,8 @@ def make_plan(
     quadratic = _is_conjugate(model) and integrates  # in u: its curvature is the same everywhere
     lands = quadratic and objective is elbo and _can_be_optimal(model.layers[0])
     gamma = gamma if gamma is not None else (1.0 if lands and not minibatches else 0.1)
-    size, reach = batch_size if minibatches else None, math.inf if quadratic else REACH
+    whitened = all(layer.coordinates == "w" for layer in sparse_gps(model))
+    size, reach = batch_size if minibatches else None, REACH if whitened and not quadratic else math.inf
     return Plan(method, why, target, natural, size, float(gamma), reach, optimal_q, samples or minibatches)
 
 

@@ -30,10 +30,9 @@ def natural_step(
     """One ascent step of length γ in the natural parameters of q = N(m, S), S = R Rᵀ, for any form of root.
 
         S_new⁻¹ = S⁻¹ − 2γ ∂/∂S  =  R⁻ᵀ B R⁻¹,   B = I − γ(P + Pᵀ),   P = Φ(Rᵀ R̄)
-        R_new = R C,   C Cᵀ = B⁻¹,               m_new = m + R δ,     δ = γ C Cᵀ Rᵀ m̄
+        R_new = R C,   C Cᵀ = B⁻¹,               m_new = m + γ S_new m̄
 
-    γ is halved until B is positive definite and |δ|, how many of its own standard deviations q moves by, is at most
-    `reach`.
+    γ is halved until B is positive definite and |m_new − m| ≤ `reach` + |m|.
 
     >>> one = jnp.ones((1, 1))
     >>> m, root = natural_step(0.0 * one, one[None], one, -0.5 * one[None], 1.0)
@@ -57,22 +56,23 @@ def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, rea
 
     def attempt(g):  # of B with rows and columns reversed, so that C is lower triangular
         C = triangular_inverse(cholesky((eye - g * G)[::-1, ::-1]))[::-1, ::-1].T
-        return C, g * (C @ (C.T @ slope))
+        return C, R @ (g * (C @ (C.T @ slope)))
 
-    C, move = _halve(attempt, lambda C, move: jnp.linalg.norm(move) <= reach, gamma)
-    return m + R @ move, jnp.tril(R @ C)
+    within = reach + jnp.linalg.norm(m)
+    C, move = _halve(attempt, lambda C, move: jnp.linalg.norm(move) <= within, gamma)
+    return m + move, jnp.tril(R @ C)
 
 
 def _diagonal_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, reach: Array) -> tuple[Array, Array]:
     def attempt(g):
         B = 1.0 - g * R * R_bar
-        return B, g * R[:, 0] * m_bar / B[:, 0]
+        return B, g * R[:, 0] ** 2 * m_bar / B[:, 0]
 
     def good(B, move):
-        return jnp.all(B > 0) & jnp.all(jnp.linalg.norm(move, axis=1) <= reach)
+        return jnp.all(B > 0) & jnp.all(jnp.linalg.norm(move, axis=1) <= reach + jnp.linalg.norm(m, axis=1))
 
     B, move = _halve(attempt, good, gamma)
-    return m + R[:, 0] * move, R / jnp.sqrt(B)
+    return m + move, R / jnp.sqrt(B)
 
 
 def _halve(attempt: Callable, good: Callable, gamma: Array) -> Any:
