@@ -360,3 +360,21 @@ def test_numbers_that_are_not_whole_are_named(unchecked):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_numerical_eigenfeatures_keep_their_signs(dtype):
+    """A little more of a lengthscale turns no eigenvector round, nor does another unit of x."""
+    Z, scales = np.linspace(-1.0, 1.1, 40)[:, None], np.linspace(0.3, 1.0, 200)
+
+    @jax.jit
+    def vectors(unit):
+        features = F.EigenNumerical(unit * jnp.asarray(Z, dtype), 6)
+        return jax.lax.map(
+            lambda scale: features.eigenvectors(k.Matern32(unit * scale, jnp.ones((), dtype)))[1],
+            jnp.asarray(scales, dtype),
+        )
+
+    U, other = (np.asarray(vectors(jnp.asarray(unit, dtype))) for unit in (1.0, 1e3))
+    assert (np.sum(U[1:] * U[:-1], axis=1) > 0.9).all()
+    assert (np.sum(U * other, axis=1) > 0.9).all()

@@ -198,11 +198,21 @@ def leading_eigenvectors(K: Float[Array, "n n"], num: int) -> tuple[Float[Array,
 
     dλ_i = U_iᵀ dK U_i,  dU_i = Σ_{j ≠ i} U_j (U_jᵀ dK U_i)/(λ_i − λ_j); pairs that are equal to rounding do not turn.
     """
-    return _leading(*eigh(K), num)
+    return _leading(*_falling(K), num)
+
+
+def _falling(K: Array) -> tuple[Array, Array]:
+    """Eigenvalues, falling, and eigenvectors of the sign that makes Σ_i 2⁻ⁱ U_i positive.
+
+    LAPACK's sign is any, and turns with the last digit of K: the same q(u) would then be another q(f).
+    """
+    values, vectors = eigh(K)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    side = jnp.asarray(0.5 ** np.arange(len(K)), K.dtype) @ vectors
+    return values, vectors * jnp.where(side < 0, -1.0, 1.0).astype(K.dtype)[None, :]
 
 
 def _leading(values: Array, vectors: Array, num: int) -> tuple[Array, Array]:
-    values, vectors = values[::-1], vectors[:, ::-1]
     floor = jnp.finfo(values.dtype).eps * values[0]
     return jnp.maximum(values[:num], floor), vectors[:, :num]
 
@@ -210,15 +220,14 @@ def _leading(values: Array, vectors: Array, num: int) -> tuple[Array, Array]:
 @leading_eigenvectors.defjvp
 def _leading_eigenvectors_jvp(num, primals, tangents):
     (K,), (dK,) = primals, tangents
-    values, vectors = eigh(K)
+    values, vectors = _falling(K)
     out = _leading(values, vectors, num)
-    all_values, all_vectors = values[::-1], vectors[:, ::-1]
-    P = all_vectors.T @ dK @ out[1]  # [n, M]
-    gap = all_values[None, :num] - all_values[:, None]
-    tiny = 100.0 * jnp.finfo(values.dtype).eps * all_values[0]
+    P = vectors.T @ dK @ out[1]  # [n, M]
+    gap = values[None, :num] - values[:, None]
+    tiny = 100.0 * jnp.finfo(values.dtype).eps * values[0]
     F = jnp.where(jnp.abs(gap) > tiny, 1.0 / jnp.where(jnp.abs(gap) > tiny, gap, 1.0), 0.0)
-    kept = all_values[:num] > jnp.finfo(values.dtype).eps * all_values[0]
-    return out, (jnp.where(kept, jnp.diagonal(P[:num]), 0.0), all_vectors @ (F * P))
+    kept = values[:num] > jnp.finfo(values.dtype).eps * values[0]
+    return out, (jnp.where(kept, jnp.diagonal(P[:num]), 0.0), vectors @ (F * P))
 
 
 class EigenLaplacian(AbstractFeatures):
