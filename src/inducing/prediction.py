@@ -275,8 +275,10 @@ def draw(model: "Model", key: Array, num_features: int = 1024) -> Callable[[Any]
 
     Each layer is drawn by pathwise conditioning (Matheron's rule): a prior draw from `num_features` random features
     of the kernel, plus the update that makes its inducing variables a sample of q(u). The mean over draws is that of
-    q(f) exactly; the covariance too, in expectation over the random features. A kernel without random features
-    (one given by its values alone) raises a TypeError; sample at fixed inputs by `posterior(X, full_cov=True)`.
+    q(f) exactly; the covariance too, in expectation over the random features (the frequencies of a Matérn 3/2 process
+    have no fourth moment, so that over draws the sample variance of its slopes converges slowly). A kernel without
+    random features (one given by its values alone) raises a TypeError; sample at fixed inputs by
+    `posterior(X, full_cov=True)`.
     A latent variable has one value for all inputs (for an encoder of x, one noise), while in
     `posterior(X, full_cov=True)` every input has its own.
 
