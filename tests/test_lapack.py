@@ -20,6 +20,15 @@ def test_triangular_inverse(size):
     np.testing.assert_allclose(triangular_inverse(jnp.asarray(L)) @ L, np.eye(size), atol=1e-11)
 
 
+def test_triangular_inverse_in_single_precision():
+    """Of a smooth kernel with the default jitter: k(x, x) − |L⁻¹ k(Z, x)|² at x = Z is 0 to the jitter."""
+    Z = np.linspace(0.0, 10.0, 300)
+    K = np.exp(-0.5 * (Z[:, None] - Z) ** 2).astype(np.float32)
+    L = np.linalg.cholesky(K * (1.0 + np.float32(1e-5) * np.eye(300, dtype=np.float32)))
+    A = triangular_inverse(jnp.asarray(L)) @ K
+    np.testing.assert_allclose(np.sum(np.asarray(A) ** 2, axis=0), 1.0, atol=1e-4)
+
+
 def test_triangular_inverse_has_derivatives():
     L = np.tril(np.random.default_rng(0).normal(size=(3, 4, 4))) + 3.0 * np.eye(4)
 
