@@ -8,6 +8,7 @@ from scipy import special
 
 from inducing import quadrature, searches
 from inducing.likelihoods.special import (
+    beta_cdf,
     log1mexp,
     log_ndtr,
     log_ndtr_difference,
@@ -130,6 +131,9 @@ def test_crossings_take_few_values():
     np.testing.assert_allclose((narrow - 3.3) * 1e6, special.ndtri(q), atol=1e-4)
     unknown = searches.crossing(lambda x: jnp.where(x < 1, -1.0, jnp.nan), *ends, 34)
     np.testing.assert_allclose(unknown, 1.0, atol=1e-6)
+    for sign in (-1.0, 1.0):  # no crossing: the end where the function is nearest to 0
+        none = searches.crossing(lambda x, sign=sign: jnp.tanh(x) + 2 * sign, *ends, 34)
+        np.testing.assert_allclose(none, -40.0 * sign, atol=1e-6)
 
 
 def test_log_ndtr():
@@ -155,3 +159,34 @@ def test_log_differences():
     np.testing.assert_allclose(log_ndtr_difference(lower, upper), expected, rtol=1e-7)
     gradient = jax.grad(lambda f: log_ndtr_difference(lower - f, upper - f).sum())(jnp.asarray(0.3))
     assert np.isfinite(gradient)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(jnp.float64, 1e-10), (jnp.float32, 1e-5)])
+def test_beta_cdf(dtype, atol):
+    """Shapes from 1e-15 to 10⁴, at labels around the mean and far from it, and the derivatives by a, b and y."""
+    rng = np.random.default_rng(0)
+    a, b = 10.0 ** rng.uniform([[-15.0]] * 2, [[4.0]] * 2, size=(2, 4000))
+    y = np.concatenate([rng.uniform(size=1500), 10.0 ** -rng.uniform(0.1, 30, 500), rng.beta(a[2000:], b[2000:])])
+    y = np.clip(y, 1e-30, 1 - 1e-6)
+    a, b, y = (jnp.asarray(v, dtype) for v in (a, b, y))
+    exact = special.betainc(*(np.asarray(v, float) for v in (a, b, y)))
+    large = np.asarray(a + b) > 100
+    np.testing.assert_allclose(beta_cdf(a, b, y)[~large], exact[~large], atol=atol)
+    np.testing.assert_allclose(beta_cdf(a, b, y)[large], exact[large], atol=1e-10 if dtype == jnp.float64 else 2e-4)
+
+
+def test_slopes_of_beta_cdf():
+    """By a, b and y, in both modes, against central differences of SciPy's."""
+    at = [
+        np.array([0.01, 0.5, 3.0, 40.0, 900.0]),
+        np.array([2.0, 0.02, 1.0, 60.0, 1e4]),
+        np.array([0.1, 0.9, 0.4, 0.45, 0.08]),
+    ]
+    for i in range(3):
+        h = 1e-6 * at[i]
+        up, down = (special.betainc(*(v + sign * h * (j == i) for j, v in enumerate(at))) for sign in (1, -1))
+        arrays = [jnp.asarray(v) for v in at]
+        forward = jax.jvp(lambda v, i=i: beta_cdf(*arrays[:i], v, *arrays[i + 1 :]), (arrays[i],), (jnp.ones(5),))[1]
+        reverse = jax.grad(lambda *a: beta_cdf(*a).sum(), i)(*arrays)
+        np.testing.assert_allclose(forward, (up - down) / (2 * h), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(reverse, forward, rtol=1e-12)

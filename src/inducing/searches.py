@@ -51,7 +51,8 @@ def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Ar
     """Two points at most 2 widths apart between which an increasing fn crosses 0; the first is the last one tried.
 
     Chandrupatla's method: inverse quadratic interpolation through the last three points where these tell that fn is
-    smooth between them, else bisection. A value that is NaN counts as positive.
+    smooth between them, else bisection. A value that is NaN counts as positive. Where fn has one sign, both points are
+    the end at which it is nearest to 0.
     """
 
     def unfinished(state):
@@ -71,7 +72,9 @@ def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Ar
         least = jnp.minimum(width / jnp.abs(x2 - x), 0.5)
         return (x, f), (x2, f2), jnp.clip(jnp.where(smooth, guess, 0.5), least, 1 - least), tried + 1
 
-    start = (lower, fn(lower)), (upper, fn(upper)), jnp.full_like(lower, 0.5), 0
+    first, last = fn(lower), fn(upper)
+    lower, upper = jnp.where(last < 0, upper, lower), jnp.where(first < 0, upper, lower)
+    start = (lower, first), (upper, last), jnp.full_like(lower, 0.5), 0
     (x, _), (other, _), *_ = jax.lax.while_loop(unfinished, step, start)
     return x, other
 

@@ -243,9 +243,9 @@ def test_quantiles_of_any_scale_and_far_out():
     assert L.Poisson().predictive(12 * ONE, 0 * ONE).quantile(0.5)[0, 0] == stats.poisson(np.exp(12)).ppf(0.5)
 
 
-@pytest.mark.parametrize("lik", [L.StudentT(), L.Gamma(2.0)], ids=["real", "positive"])
+@pytest.mark.parametrize("lik", [L.StudentT(), L.Gamma(2.0), L.Beta(3.0)], ids=["real", "positive", "unit"])
 def test_quantiles_can_be_differentiated(lik):
-    """By mean and variance of q(f), against central differences. JAX has no such derivative of the Beta cdf."""
+    """By mean and variance of q(f), against central differences."""
 
     @jax.jit
     def quantile(at):
@@ -324,6 +324,15 @@ def test_laplace_noise_much_narrower_than_the_function(dtype, scale):
     pred = L.Laplace(jnp.asarray(scale, dtype)).predictive(0 * one, one)
     np.testing.assert_allclose(pred.log_prob(one), stats.norm.logpdf(1.0), atol=2e-5)
     np.testing.assert_allclose(pred.interval(0.95)[1], stats.norm.ppf(0.975), rtol=1e-3)
+
+
+def test_shares_that_crowd_at_zero():
+    """Half of the rows have more than 2.5 % of their labels below the least number; the quantile there was 1."""
+    mean = jnp.asarray([[-4.0], [-2.3], [0.0], [4.0]])
+    pred = L.Beta(5.5).predictive(mean, 0.64 * jnp.ones_like(mean))
+    lower, upper = pred.interval(0.95)
+    assert np.all(lower <= upper) and np.all(lower[:2] < 1e-300)
+    np.testing.assert_allclose(pred.cdf(lower)[2:], 0.025, rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale, sd, y", [(500.0, 5.0, 1e-3), (5.0, 30.0, 1e-8), (50.0, 5.0, 0.999)])

@@ -4,7 +4,7 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import betainc, gammaln, ndtr
+from jax.scipy.special import gammaln, ndtr
 from jaxtyping import Array, Float
 
 from inducing import parameters
@@ -22,7 +22,7 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
-from inducing.likelihoods.special import bounded_exp, half_erfcx, log_beta, log_ndtr
+from inducing.likelihoods.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.parameters import fixed, positive
 from inducing.quadrature import student_t_cdf, threshold_cdf
@@ -365,7 +365,7 @@ class Beta(AbstractElementwise):
         return Distribution(*self._shapes(f, index))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        return quadrature_cdf(lambda f: betainc(*self._shapes(f, index), y), mean, cov, self.focus(y, index=index))
+        return quadrature_cdf(lambda f: beta_cdf(*self._shapes(f, index), y), mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
         scale = broadcast(self.scale, y.shape, index)

@@ -152,6 +152,81 @@ def beta_remainder(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Arra
     return 1.5 * jnp.log(n) - 0.5 * (jnp.log(a) + jnp.log(b) + math.log(2 * math.pi)) - remainders
 
 
+@jax.custom_jvp
+def beta_cdf(a: Float[Array, "..."], b: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
+    """P(x ≤ y), x ~ Beta(a, b), for 0 < y < 1: an error of 1e-9, or 1e-5 in float32.
+
+    JAX's `betainc` has no derivatives by a and b, and takes all of its 600 iterations: it waits for a step that changes
+    no bit of any element.
+
+    >>> import jax.numpy as jnp
+    >>> print(f"{beta_cdf(jnp.asarray(2.0), jnp.asarray(1.0), jnp.asarray(0.3)):.6f}")      # y²
+    0.090000
+    """
+    return _beta_cdf(a, b, y)
+
+
+@beta_cdf.defjvp
+def _beta_cdf_jvp(primals, tangents):
+    a, b, y = primals
+    one = jnp.ones_like(y)
+    by_a = jax.jvp(lambda a: _beta_cdf(a, b, y), (a,), (one,))[1]
+    by_b = jax.jvp(lambda b: _beta_cdf(a, b, y), (b,), (one,))[1]
+    by_y = jnp.exp(_log_beta_front(a, b, y, 1 - y)) / (y * (1 - y))
+    da, db, dy = tangents
+    return beta_cdf(a, b, y), by_a * da + by_b * db + by_y * dy
+
+
+def _beta_cdf(a: Array, b: Array, y: Array) -> Array:
+    rest = 1 - y
+    left = y * (a + b + 2) < a + 1  # else P(1 − x < 1 − y), whose fraction converges faster there
+    a, b = jnp.where(left, a, b), jnp.where(left, b, a)
+    y, rest = jnp.where(left, y, rest), jnp.where(left, rest, y)
+    tail = jnp.exp(_log_beta_front(a, b, y, rest)) / a * _beta_fraction(a, b, y)
+    return jnp.where(left, tail, 1 - tail)
+
+
+def _log_beta_front(a: Array, b: Array, y: Array, rest: Array) -> Array:
+    """a log y + b log(rest) − log B(a, b), rest = 1 − y: a log(y n/a) + b log(rest n/b), n = a + b, and small terms."""
+    n, d = a + b, y * b - rest * a
+    remainders = stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(n)
+    small = 0.5 * (jnp.log(a) + jnp.log(b) - jnp.log(n) - math.log(2 * math.pi)) - remainders
+    return a * _log_ratio(d / a, y, n / a) + b * _log_ratio(-d / b, rest, n / b) + small
+
+
+def _log_ratio(excess: Array, y: Array, times: Array) -> Array:
+    """log(y times), by its excess over 1 where that is small."""
+    near = jnp.abs(excess) < 0.5
+    return jnp.where(near, jnp.log1p(jnp.where(near, excess, 0.0)), jnp.log(y) + jnp.log(times))
+
+
+def _beta_fraction(a: Array, b: Array, y: Array) -> Array:
+    """The continued fraction 8.17.22 of the DLMF, by Lentz's method, two terms at a time."""
+    n = a + b
+    noise = float(jnp.finfo(y.dtype).eps) * (20 + jnp.sqrt(n))  # of a step's factor, by rounding
+
+    def unfinished(state: tuple[Array, ...]) -> Array:
+        m, *_, factor = state
+        return (m < 500) & jnp.any(jnp.abs(factor - 1) > 1e-10 + noise)
+
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        m, c, d, value, _ = state
+        k = a + 2 * m
+        even, odd = m * (b - m) * y / ((k - 1) * k), -(a + m) * (n + m) * y / (k * (k + 1))
+        c, d = _nonzero(1 + even / c), 1 / _nonzero(1 + even * d)
+        value = value * c * d
+        c, d = _nonzero(1 + odd / c), 1 / _nonzero(1 + odd * d)
+        return m + 1, c, d, value * c * d, c * d
+
+    one = jnp.ones_like(y)
+    first = 1 / _nonzero(1 - n * y / (a + 1))
+    return jax.lax.while_loop(unfinished, step, (jnp.ones((), y.dtype), one, first, first, 2 * one))[3]
+
+
+def _nonzero(x: Array) -> Array:
+    return jnp.where(jnp.abs(x) < 1e-30, 1e-30, x)
+
+
 def logistic_log_prob(f: Float[Array, "..."], y: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Array, "..."]:
     """y log σ(f) + rest log σ(−f) − log B(y + 1, rest + 1), σ(f) = 1 / (1 + e^{−f}), for y, rest ≥ 0.
 
