@@ -182,10 +182,10 @@ def test_slopes_of_beta_cdf():
         np.array([2.0, 0.02, 1.0, 60.0, 1e4]),
         np.array([0.1, 0.9, 0.4, 0.45, 0.08]),
     ]
+    arrays = [jnp.asarray(v) for v in at]
     for i in range(3):
         h = 1e-6 * at[i]
         up, down = (special.betainc(*(v + sign * h * (j == i) for j, v in enumerate(at))) for sign in (1, -1))
-        arrays = [jnp.asarray(v) for v in at]
         forward = jax.jvp(lambda v, i=i: beta_cdf(*arrays[:i], v, *arrays[i + 1 :]), (arrays[i],), (jnp.ones(5),))[1]
         reverse = jax.grad(lambda *a: beta_cdf(*a).sum(), i)(*arrays)
         np.testing.assert_allclose(forward, (up - down) / (2 * h), rtol=1e-6, atol=1e-9)

@@ -298,6 +298,22 @@ def test_gradients_of_densities_under_wide_functions(lik, dtype):
     np.testing.assert_allclose(by_sd, -0.01, rtol=5e-3)  # p(y) is about φ(0) / sd
 
 
+@pytest.mark.parametrize("variance", [25.0, 400.0, 1e4])
+@pytest.mark.parametrize("mean", [0.7, -30.0])
+def test_slopes_of_densities_under_wide_functions(mean, variance):
+    """By mean and variance: E[f − mean]/variance and E[(f − mean)²/variance − 1]/2 variance under p(f | y)."""
+    f = np.sinh(np.linspace(-9.0, 9.0, 200_001))  # label 1, peak at 0
+    terms = np.log(1.7) - 1.7 * f - bounded_exp(-1.7 * f) + stats.norm(mean, variance**0.5).logpdf(f)
+    weights = np.exp(terms - terms.max()) * np.gradient(f)
+    weights, d = weights / weights.sum(), f - mean
+    one = jnp.ones((1, 1))
+    slope, bend = jax.grad(lambda m, v: L.Weibull(1.7).predictive_log_prob(m, v, one)[0, 0], (0, 1))(
+        mean * one, variance * one
+    )
+    np.testing.assert_allclose(slope[0, 0], weights @ d / variance, rtol=1e-5, atol=1e-5 / variance**0.5)
+    np.testing.assert_allclose(bend[0, 0], (weights @ d**2 / variance - 1) / (2 * variance), rtol=1e-4)
+
+
 def test_moments_of_narrow_labels_in_single_precision():
     """Var = shape e^{2f} of a gamma label, beside a mean whose square is shape times as large."""
     one = jnp.ones((1, 1), jnp.float32)
