@@ -443,3 +443,24 @@ def test_slopes_of_logistic_counts(f):
             jnp.full((1, 1), f)
         )
         np.testing.assert_allclose(slope[0, 0], y - n * expit(f), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("variance", [0.0, 400.0])
+def test_narrow_cells_in_float32(variance):
+    """Cells of 1e-4: log(width φ(x) sinh(t)/t), t = ½ width x. They were off by 0.1, or of probability 0."""
+    cuts = np.array([-0.5, -0.4999, 0.5, 0.5001], np.float32)
+    lik = L.Ordinal(jnp.asarray(cuts), jnp.float32(0.75))
+    f = np.array([-300.0, -30.0, -1.0, -0.45, 0.0, 1.0, 30.0, 300.0, 1e4])[:, None]
+    scale = np.sqrt(0.75**2 + variance)
+    for y in (1, 3):
+        low, high = cuts.astype(float)[[y - 1, y]]
+        x, width = (0.5 * (low + high) - np.float32(f)) / scale, (high - low) / scale
+        t = np.abs(0.5 * x * width)
+        truth = np.log(width * np.sinh(t) / t) + stats.norm.logpdf(x)
+        mean = jnp.asarray(f, jnp.float32)
+        args = jnp.full_like(mean, variance), jnp.full_like(mean, y)
+        np.testing.assert_allclose(lik.predictive_log_prob(mean, *args), truth, rtol=1e-6)
+        slope = jax.grad(lambda m, args=args: lik.predictive_log_prob(m, *args).sum())(mean)
+        np.testing.assert_allclose(slope, x / scale, rtol=1e-3, atol=1e-4)
+        value, slope = jax.value_and_grad(lambda m, args=args: lik.expected_log_prob(m, *args).sum())(mean)
+        assert np.isfinite(value) and np.isfinite(slope).all()
