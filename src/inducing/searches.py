@@ -73,7 +73,7 @@ def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Ar
         return (x, f), (x2, f2), jnp.clip(jnp.where(smooth, guess, 0.5), least, 1 - least), tried + 1
 
     first, last = fn(lower), fn(upper)
-    lower, upper = jnp.where(last < 0, upper, lower), jnp.where(first < 0, upper, lower)
+    lower, upper = jnp.where(last < 0, upper, lower), jnp.where(first >= 0, lower, upper)
     start = (lower, first), (upper, last), jnp.full_like(lower, 0.5), 0
     (x, _), (other, _), *_ = jax.lax.while_loop(unfinished, step, start)
     return x, other

@@ -464,3 +464,12 @@ def test_narrow_cells_in_float32(variance):
         np.testing.assert_allclose(slope, x / scale, rtol=1e-3, atol=1e-4)
         value, slope = jax.value_and_grad(lambda m, args=args: lik.expected_log_prob(m, *args).sum())(mean)
         assert np.isfinite(value) and np.isfinite(slope).all()
+
+
+def test_gamma_labels_in_float32():
+    """The least numbers of the dtype, divided by the shape, are 0: there the cdf was not a number."""
+    mean = jnp.asarray([[0.0], [30.0]], jnp.float32)
+    median = L.Gamma(jnp.float32(2.3)).predictive(mean, 0 * mean).median
+    np.testing.assert_allclose(median, stats.gamma(2.3, scale=np.exp(mean)).median(), rtol=1e-4)
+    variance = L.Gamma(2.3).predictive(jnp.zeros((1, 1)), jnp.full((1, 1), 1e4)).variance
+    assert np.isposinf(variance).all()  # not NaN

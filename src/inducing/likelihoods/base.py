@@ -319,12 +319,13 @@ def quadrature_moments(moments: Callable[[Array], tuple[Array, Array]], mean: Ar
     return first, jnp.sum(w * (variances + (means - first[None]) ** 2), axis=0)
 
 
-def exponential_moments(mean: Array, cov: Array, c: Array, a: Array, b: Array | float = 0.0) -> tuple[Array, Array]:
+def exponential_moments(mean: Array, cov: Array, c: Array, a: Array, b: Array | None = None) -> tuple[Array, Array]:
     """Mean and variance of a label with E[y | f] = c e^f and Var[y | f] = a e^{2f} + b e^f, in closed form."""
     variance = marginal_variance(mean, cov)
     first = jnp.exp(mean + 0.5 * variance)
     spread = a - c * c * jnp.expm1(-variance)  # a sum of positive terms: nothing cancels
-    return c * first, jnp.exp(2 * (mean + variance)) * spread + b * first
+    square = jnp.exp(2 * (mean + variance)) * spread
+    return c * first, square if b is None else square + b * first
 
 
 def choose(name: str, argument: str, value: str, options: Collection[str]) -> None:

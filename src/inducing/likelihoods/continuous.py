@@ -237,7 +237,7 @@ class Gamma(AbstractElementwise):
 
     def focus(self, y, *, index=None):
         shape = broadcast(self.shape, y.shape, index)
-        return jnp.log(y / shape), jnp.minimum(1 / jnp.sqrt(shape), 1.0)
+        return jnp.log(y) - jnp.log(shape), jnp.minimum(1 / jnp.sqrt(shape), 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
         shape = broadcast(self.shape, mean.shape, index)

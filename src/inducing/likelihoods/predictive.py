@@ -186,6 +186,8 @@ def _each(p: Predictive, fn: Callable[[Array, Array], Array]) -> Array:
 def _moments(p: Predictive) -> tuple[Array, Array]:
     both = _each(p, lambda m, c: jnp.stack(p.likelihood.predictive_moments(m, c, index=p.index)))
     first, second = both[:, 0], both[:, 1]
+    if len(both) == 1:  # either may have overflowed
+        return first[0], second[0]
     mean = jnp.mean(first, axis=0)
     return mean, jnp.mean(second + (first - mean[None]) ** 2, axis=0)
 
