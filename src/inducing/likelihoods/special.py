@@ -154,7 +154,7 @@ def beta_remainder(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Arra
 
 @jax.custom_jvp
 def beta_cdf(a: Float[Array, "..."], b: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
-    """P(x ≤ y), x ~ Beta(a, b), for 0 < y < 1: an error of 1e-9, or 1e-5 in float32.
+    """P(x ≤ y), x ~ Beta(a, b), for 0 < y < 1: an error of 1e-9; in float32 of 1e-5, of 3e-4 if a + b is 10⁴.
 
     JAX's `betainc` has no derivatives by a and b, and takes all of its 600 iterations: it waits for a step that changes
     no bit of any element.
