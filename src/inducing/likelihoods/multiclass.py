@@ -101,7 +101,7 @@ class Softmax(AbstractCategorical):
     """p(y = c | f) = e^{f_c} / Σ_j e^{f_j}.
 
     Only the C − 1 margins f_c − f_y matter: their expectation is a one-dimensional rule for two classes, a
-    two-dimensional one for three and a fixed quasi-Monte Carlo rule for more (an error of about 1e-3, and of up to
+    two-dimensional one for three and a fixed quasi-Monte Carlo rule for more (an error of about 1e-3, and of about
     1e-2 under latents of a standard deviation of 5 and more).
 
     >>> import inducing as ig, jax.numpy as jnp

@@ -46,6 +46,8 @@ class FitResult(NamedTuple):
     'adam (as asked); 5 steps on all data: all steps done; bound ...; 2 missing labels; largest relative jitter 1e-08.'
     >>> result.history.bound.shape, bool(abs(result.bound - ig.elbo(result.model, data)) < 1e-9)
     ((5,), True)
+    >>> result
+    FitResult(adam (as asked); 5 steps on all data: all steps done; bound ...; 2 missing labels; largest ... 1e-08.)
     """
 
     model: Any
@@ -53,6 +55,9 @@ class FitResult(NamedTuple):
     message: str
     method: str
     bound: float
+
+    def __repr__(self) -> str:
+        return f"FitResult({self.message})"
 
 
 def fit(
