@@ -213,12 +213,12 @@ def test_counts_of_any_size_start_at_their_level(size):
 
 def test_counts_far_from_a_zero_mean_train():
     # The natural step from f = 0, where the counts' curvature is e⁰, had led to f = 1000, and from there nowhere.
-    rate = 1e4 * np.exp(np.sin(3.0 * X[:, 0]))
+    rate = 1e6 * np.exp(3.0 * np.sin(3.0 * X[:, 0]))
     counts = np.random.default_rng(0).poisson(rate).astype(float)
-    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None]))
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.linspace(0, 4, 50)[:, None]))
     trained = ig.fit(ig.Model(gp, ig.likelihoods.Poisson()), (X, counts), steps=500, progress=False)
     assert trained.method == "natgrad" and "NaN" not in trained.message
-    assert np.abs(trained.model.predict(X).mean[:, 0] / rate - 1.0).mean() < 0.05  # it was 1 − 1e-4
+    assert np.abs(trained.model.predict(X).mean[:, 0] / rate - 1.0).mean() < 0.02  # it was 1 − 1e-4
 
 
 def test_a_scale_far_from_a_zero_mean_trains():

@@ -119,13 +119,13 @@ def test_length_is_halved_until_the_covariance_is_positive():
 
 @pytest.mark.parametrize("form", ["full", "diagonal", "coupled"])
 def test_length_is_halved_until_q_moves_within_reach(form):
-    # R̄ = 0, so that S = 4 stays, and m moves by γ S m̄, by 200γ: 3.125 at γ = 1/64, within reach from 0.2.
+    # R̄ = 0, so that S = 4 stays, and m moves by γ S m̄, by 200γ: 3.125 at γ = 1/64, within reach from |m| = 2.
     root = {"full": 2.0 * jnp.ones((1, 1, 1)), "diagonal": 2.0 * jnp.ones((1, 1, 2)), "coupled": 2.0 * jnp.eye(2)}[form]
     m_bar = jnp.array([[50.0] if form == "full" else [30.0, 40.0]])
     m, new = natural_step(0.0 * m_bar, root, m_bar, 0.0 * root, 1.0, 3.0)
     assert np.allclose(m, 4.0 * m_bar / 128) and np.allclose(new, root)
-    m, _ = natural_step(0.004 * m_bar, root, m_bar, 0.0 * root, 1.0, 3.0)
-    assert np.allclose(m, 0.004 * m_bar + 4.0 * m_bar / 64)
+    m, _ = natural_step(0.04 * m_bar, root, m_bar, 0.0 * root, 1.0, 3.0)
+    assert np.allclose(m, 0.04 * m_bar + 4.0 * m_bar / 64)
     assert np.allclose(natural_step(0.0 * m_bar, root, m_bar, 0.0 * root, 1.0)[0], 4.0 * m_bar)
 
 

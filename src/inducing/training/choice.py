@@ -19,7 +19,7 @@ METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
 AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
 OPTIMAL_Q = {collapsed_elbo: collapse, log_evidence: collapse, gplvm_elbo: gplvm_collapse}
-REACH = 3.0  # a natural step may move q(u) as far as it is from the prior's mean, and by so much more
+REACH = 3.0  # of the prior's standard deviations that q(u) may move by in a natural step, and a tenth of where it is
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
 
 
@@ -30,8 +30,8 @@ class Plan(NamedTuple):
     steps.
 
     Of these steps `gamma` is the length; `reach` bounds, in standard deviations of the prior, how far q(u) moves in
-    one, beside what it has moved before. The curvature of the objective at q(u) may say nothing of that where a step
-    leads: for counts of 1e4, one from f = 0 went to 1000, where e^f is no number.
+    one, beside a tenth of what it has moved before. The curvature of the objective at q(u) may say nothing of that
+    where a step leads: for counts of 1e4, one from f = 0 went to 1000, where e^f is no number.
 
     `optimal_q` sets q(u) to its optimum at the end, for an objective that does not look at it; `noisy` says that the
     objective comes from minibatches or samples; `why` is for the message.

@@ -107,7 +107,7 @@ def fit(
     of the data's spread. `gamma` is the length of natural-gradient steps: by default 1 for Gaussian noise and all data
     (and a q(u) that can be optimal: not diagonal, coupled where outputs mix latents), else 0.1, approached over the
     first 10 steps; where Adam fades, so does it, over the last ninth and to a tenth. Where noise is not
-    Gaussian, steps that would move w by more than |w| + 3 are shortened. Whoever gives a smaller `batch_size`,
+    Gaussian, steps that would move w by more than 3 + |w|/10 are shortened. Whoever gives a smaller `batch_size`,
     `optimiser`, `learning_rate`, `gamma` or `clamp` asks for gradient steps: `"auto"` then takes no L-BFGS.
 
     **What moves.** `freeze` names parts that stay: `lambda m: m.layers[0].features`, or a tuple of parts. `clamp` is

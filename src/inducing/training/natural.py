@@ -32,7 +32,7 @@ def natural_step(
         S_new⁻¹ = S⁻¹ − 2γ ∂/∂S  =  R⁻ᵀ B R⁻¹,   B = I − γ(P + Pᵀ),   P = Φ(Rᵀ R̄)
         R_new = R C,   C Cᵀ = B⁻¹,               m_new = m + γ S_new m̄
 
-    γ is halved until B is positive definite and |m_new − m| ≤ `reach` + |m|.
+    γ is halved until B is positive definite and |m_new − m| ≤ `reach` + |m|/10.
 
     >>> one = jnp.ones((1, 1))
     >>> m, root = natural_step(0.0 * one, one[None], one, -0.5 * one[None], 1.0)
@@ -58,7 +58,7 @@ def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, rea
         C = triangular_inverse(cholesky((eye - g * G)[::-1, ::-1]))[::-1, ::-1].T
         return C, R @ (g * (C @ (C.T @ slope)))
 
-    within = reach + jnp.linalg.norm(m)
+    within = reach + 0.1 * jnp.linalg.norm(m)
     C, move = _halve(attempt, lambda C, move: jnp.linalg.norm(move) <= within, gamma)
     return m + move, jnp.tril(R @ C)
 
@@ -69,7 +69,7 @@ def _diagonal_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array,
         return B, g * R[:, 0] ** 2 * m_bar / B[:, 0]
 
     def good(B, move):
-        return jnp.all(B > 0) & jnp.all(jnp.linalg.norm(move, axis=1) <= reach + jnp.linalg.norm(m, axis=1))
+        return jnp.all(B > 0) & jnp.all(jnp.linalg.norm(move, axis=1) <= reach + 0.1 * jnp.linalg.norm(m, axis=1))
 
     B, move = _halve(attempt, good, gamma)
     return m + move, R / jnp.sqrt(B)
