@@ -129,6 +129,25 @@ def test_length_is_halved_until_q_moves_within_reach(form):
     assert np.allclose(natural_step(0.0 * m_bar, root, m_bar, 0.0 * root, 1.0)[0], 4.0 * m_bar)
 
 
+def test_counts_far_from_a_zero_mean_train():
+    # The natural step from f = 0, where the counts' curvature is e⁰, had led to f = 1000, and from there nowhere.
+    rate = 1e6 * np.exp(3.0 * np.sin(3.0 * X[:, 0]))
+    counts = np.random.default_rng(0).poisson(rate).astype(float)
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.linspace(0, 4, 50)[:, None]))
+    trained = ig.fit(ig.Model(gp, ig.likelihoods.Poisson()), (X, counts), steps=500, progress=False)
+    assert trained.method == "natgrad" and "NaN" not in trained.message
+    assert np.abs(trained.model.predict(X).mean[:, 0] / rate - 1.0).mean() < 0.02  # it was 1 − 1e-4
+
+
+def test_a_scale_far_from_a_zero_mean_trains():
+    # There the curvature (y/e^f)^k makes q(u) narrow at f = 0: it must be able to leave by many of its deviations.
+    scale = 1e8 * np.exp(np.sin(3.0 * X[:, 0]))
+    labels = scale * np.random.default_rng(0).exponential(size=len(X))
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None]))
+    trained = ig.fit(ig.Model(gp, ig.likelihoods.Weibull()), (X, labels), steps=500, progress=False)
+    assert np.abs(np.log(trained.model.predict(X).mean[:, 0] / scale)).mean() < 0.7  # of one label it is 1.3
+
+
 def test_only_sparse_gp_layers_take_natural_gradients():
     model = regression()
     with pytest.raises(IndexError, match="layer=3 is none of the 1 layers"):

@@ -1,6 +1,7 @@
 """Natural gradients of q(u): steps in the geometry of Gaussians, the same in the coordinates u, v and w."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -58,8 +59,7 @@ def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, rea
         C = triangular_inverse(cholesky((eye - g * G)[::-1, ::-1]))[::-1, ::-1].T
         return C, R @ (g * (C @ (C.T @ slope)))
 
-    within = reach + 0.1 * jnp.linalg.norm(m)
-    C, move = _halve(attempt, lambda C, move: jnp.linalg.norm(move) <= within, gamma)
+    C, move = _halve(attempt, lambda C, move: _within(reach, m, move), gamma)
     return m + move, jnp.tril(R @ C)
 
 
@@ -69,10 +69,15 @@ def _diagonal_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array,
         return B, g * R[:, 0] ** 2 * m_bar / B[:, 0]
 
     def good(B, move):
-        return jnp.all(B > 0) & jnp.all(jnp.linalg.norm(move, axis=1) <= reach + 0.1 * jnp.linalg.norm(m, axis=1))
+        return jnp.all(B > 0) & _within(reach, m, move)
 
     B, move = _halve(attempt, good, gamma)
     return m + move, R / jnp.sqrt(B)
+
+
+def _within(reach: Array, m: Array, move: Array) -> Array:
+    norm = partial(jnp.linalg.norm, axis=-1)
+    return jnp.all(norm(move) <= reach + 0.1 * norm(m))
 
 
 def _halve(attempt: Callable, good: Callable, gamma: Array) -> Any:
