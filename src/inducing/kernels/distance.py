@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from inducing.runtime import apart
+
 # Up to this many dimensions the sum of squared differences is about as fast as the product form, and more exact.
 DIRECT_DIMENSIONS = 4
 # The product form has an absolute error of about ε|x|² in s, so ε^½|x| in r = √s near r = 0. Functions with a slope
@@ -25,7 +27,8 @@ def by_differences(dim: int, rough: bool) -> bool:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool = False) -> Float[Array, "N M"]:
-    """s_ij = |x_i − z_j|² ≥ 0, by differences in few dimensions and else as |x|² + |z|² − 2 x·z.
+    """s_ij = |x_i − z_j|² ≥ 0, by differences in few dimensions and else as |x|² + |z|² − 2 x·z, one product
+    −2 [x, −|x|²/2, 1]·[z, 1, −|z|²/2].
 
     The points should be near the origin (`centred`). `rough` says that s feeds a function with a slope in √s at 0.
     The tangent
@@ -40,8 +43,15 @@ def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool
         for d in range(X.shape[1]):
             s = s + (X[:, d][:, None] - Z[:, d][None, :]) ** 2
         return s
-    cross = jnp.matmul(X, Z.T, precision=lax.Precision.HIGHEST)
-    return jnp.maximum(jnp.sum(X * X, 1)[:, None] + jnp.sum(Z * Z, 1)[None, :] - 2.0 * cross, 0.0)
+    left = jnp.concatenate([X, *_half_squares(X)], axis=1)
+    right = jnp.concatenate([Z, *_half_squares(Z)[::-1]], axis=1)
+    # apart: XLA's library of products would take the loop over s too, and run it on one core
+    return jnp.maximum(-2.0 * apart(jnp.matmul(left, right.T, precision=lax.Precision.HIGHEST)), 0.0)
+
+
+def _half_squares(X: Float[Array, "N D"]) -> tuple[Float[Array, "N 1"], Float[Array, "N 1"]]:
+    """−|x|²/2, and ones beside it."""
+    return -0.5 * jnp.sum(X * X, 1, keepdims=True), jnp.ones((X.shape[0], 1), X.dtype)
 
 
 @squared_distance.defjvp
