@@ -341,7 +341,8 @@ class SparseGP(AbstractLayer):
 
     def _sample_each(self, X: Float[Array, "n D"], key: Array) -> Float[Array, "n P"]:
         """A sample of f at each point by itself, for uncoupled latents with one site."""
-        mean_s, reduction = self._reduction(X, None)
+        # behind a barrier: XLA would make the transpose a part of the product that gives the mean, and that slow
+        mean_s, reduction = jax.lax.optimization_barrier(self._reduction(X, None))
         mean = self.prior.mean(X) + mix_mean(self.prior, mean_s.T[..., None])
         prior_variance = jnp.broadcast_to(self.prior.Kff_diag(X)[..., 0], mean_s.shape)
         variance = (prior_variance - reduction).T
