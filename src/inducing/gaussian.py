@@ -12,7 +12,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .covariance import AbstractCovariance
+from .covariance import AbstractCovariance, diagonal_of
 
 Coordinates = Literal["u", "v", "w"]
 
@@ -82,7 +82,7 @@ def linear_map(
 
 def log_abs_det(root: Array) -> Float[Array, ""]:
     """log |det R| of a lower-triangular root [M, M] or a diagonal one [M]."""
-    diagonal = jnp.diagonal(root) if root.ndim == 2 else root
+    diagonal = diagonal_of(root) if root.ndim == 2 else root
     return jnp.sum(jnp.log(jnp.abs(diagonal)))
 
 

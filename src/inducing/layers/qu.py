@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import AbstractCovariance, batched
+from ..covariance import AbstractCovariance, batched, diagonal_of
 from ..priors.latents import repeat as repeat
 from ..products import products
 
@@ -96,7 +96,7 @@ def log_abs_det(root: Root) -> Float[Array, ""]:
     if isinstance(root, tuple):
         M = math.prod(f.shape[-1] for f in root)
         return reduce(jnp.add, [log_abs_det(f) * (M // f.shape[-1]) for f in root])
-    diagonal = root if is_diagonal(root) else jnp.diagonal(root, axis1=-2, axis2=-1)
+    diagonal = root if is_diagonal(root) else diagonal_of(root)
     return jnp.sum(jnp.log(jnp.abs(diagonal)))
 
 
@@ -156,6 +156,6 @@ def root_matmul(root: Root, x: Float[Array, "L M"]) -> Float[Array, "L M"]:
 def triangular(root: Array) -> Array:
     """The lower-triangular root with a positive diagonal of the same covariance R Rᵀ, by a QR factorisation of Rᵀ."""
     upper = jnp.linalg.qr(jnp.swapaxes(root, -1, -2), mode="r")
-    signs = jnp.sign(jnp.diagonal(upper, axis1=-2, axis2=-1))
+    signs = jnp.sign(diagonal_of(upper))
     signs = jnp.where(signs == 0, 1.0, signs).astype(root.dtype)
     return jnp.tril(jnp.swapaxes(upper * signs[..., :, None], -1, -2))
