@@ -27,7 +27,7 @@ class Clock:
         value = float(self.evaluate(*arguments))
         if np.isfinite(value):
             self.trace.append((elapsed, value))
-        self.spent, self.due = elapsed, 1.1 * elapsed + 0.2
+        self.spent, self.due = elapsed, 1.03 * elapsed + 0.02
         self.resumed = time.perf_counter()
         return elapsed >= self.cap or self._settled(elapsed)
 
