@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if options.seed < 0:
         parser.error(f"--seed must be 0 or more, got {options.seed}")
+    if options.seed >= 2**63:
+        parser.error(f"--seed must be below 2^63, got {options.seed}")
     if options.command == "table" and options.out and not options.new:
         parser.error("--out is the file for the predictions of --new, which is not given")
 
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 seed=options.seed,
                 progress=progress,
             )
-    except (ImportError, OSError, ValueError) as error:
+    except (FloatingPointError, ImportError, OSError, ValueError) as error:
         parser.exit(2, f"inducing: {error}\n")
 
 

@@ -102,6 +102,8 @@ def _mask(y: Array | None, mask: Any) -> Array | None:
     seen = ~jnp.isnan(y) if isinstance(y, jax.core.Tracer) else own_array(~np.isnan(y), bool)
     if mask is None:
         return seen
+    if not isinstance(mask, jax.core.Tracer) and not np.isin(np.asarray(mask), (0, 1)).all():
+        raise ValueError("mask must hold True where a label is present and False where it is missing.")
     mask = jnp.asarray(mask, bool)
     mask = mask[:, None] if mask.ndim == 1 else mask
     if mask.shape != y.shape:

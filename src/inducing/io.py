@@ -133,7 +133,7 @@ def _kinds(node: Any, place: str = "") -> dict[str, str]:
     if not isinstance(node, eqx.Module):
         return {place: name} if callable(node) and (name := getattr(node, "__name__", None)) else {}
     values = {field.name: (getattr(node, field.name), field.metadata) for field in dataclasses.fields(node)}
-    settings = [f"{n}={v!r}" for n, (v, about) in values.items() if about.get("static") and _is_plain(v)]
+    settings = [f"{n}={v!r}" for n, (v, _) in values.items() if v is not None and _is_plain(v)]
     kinds = {place: f"{type(node).__name__}({', '.join(settings)})"}
     for name, (value, _) in values.items():
         kinds |= _kinds(value, f"{place}.{name}")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .data import Data
-from .layers.base import AbstractLayer, append, sum_of_kl
+from .layers.base import AbstractLayer, append, stack_width, sum_of_kl
 from .layers.deterministic import Skip, first_layer
 from .layers.latent_variable import LatentVariable
 from .likelihoods.base import AbstractLikelihood
@@ -68,17 +68,10 @@ class Model(Module):
 
         None stands for an unknown number of inputs: then what follows the first layer of known width is checked.
         """
-        width = inputs
-        for i, layer in enumerate(self.layers):
-            try:
-                following = layer.width(width)
-            except ValueError as error:
-                source = "X has" if i == 0 else f"layers[{i - 1}], a {type(self.layers[i - 1]).__name__}, gives"
-                raise ValueError(
-                    f"{source} {width} columns, which do not fit layers[{i}], a {type(layer).__name__}: {error}."
-                ) from error
-            width = following
-        return width
+        try:
+            return stack_width(self.layers, inputs, "X has")
+        except ValueError as error:
+            raise ValueError(f"{error}.") from error
 
     @property
     def is_stochastic(self) -> bool:

@@ -93,7 +93,7 @@ def elbo(
     """
     data = _checked(model, data)
     check_counts(samples=samples, importance=importance)
-    if isinstance(num_data, numbers.Real):
+    if num_data is not None and not isinstance(num_data, jax.Array):
         check_counts(num_data=num_data)
     _check_beta(beta)
     scale = 1.0 if num_data is None else num_data / len(data)
@@ -194,8 +194,8 @@ def _in_weight_space(layer: Any) -> bool:
 
 
 def _check_beta(beta: Any) -> None:
-    if isinstance(beta, numbers.Real) and not beta >= 0:
-        raise ValueError(f"beta must be 0 or more, got {beta}.")
+    if not isinstance(beta, jax.Array) and not (isinstance(beta, numbers.Real) and beta >= 0):
+        raise ValueError(f"beta must be a number of 0 or more, got {beta!r}.")
 
 
 def _log_weights(

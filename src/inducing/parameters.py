@@ -13,7 +13,7 @@ import dataclasses
 import numbers
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -264,6 +264,8 @@ class Module(eqx.Module):
         for field in dataclasses.fields(self):
             allowed = field.metadata.get("allowed")
             if allowed is not None:
+                if getattr(self, field.name) is None and not _may_be_none(field.type):
+                    raise TypeError(f"{type(self).__name__}.{field.name} must be numbers, got None.")
                 # a module in the place of an array has checked its own parameters
                 alone = getattr(field.type, "dims", None) == ()  # declared as a scalar
                 for leaf in jax.tree.leaves(getattr(self, field.name), is_leaf=lambda x: isinstance(x, Module)):
@@ -274,14 +276,20 @@ class Module(eqx.Module):
                     _check_leaf(leaf, allowed, f"{type(self).__name__}.{field.name}")
 
 
+def _may_be_none(declared: Any) -> bool:
+    return declared is Any or isinstance(declared, str) or type(None) in get_args(declared)
+
+
 def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
     if isinstance(leaf, jax.core.Tracer | jax.ShapeDtypeStruct):
         return
     if not eqx.is_array(leaf):
-        if isinstance(leaf, str | bytes):
+        if isinstance(leaf, str | bytes | complex):
             raise TypeError(f"{name} must be numbers, got {leaf!r}.")
         return
     value = np.asarray(leaf)
+    if np.iscomplexobj(value):
+        raise TypeError(f"{name} must be real numbers, got {value.dtype}.")
     if value.size and not constraint.valid(value):
         shown = (
             str(value.item()) if value.ndim == 0 else np.array2string(value, threshold=6, edgeitems=2, separator=", ")

@@ -11,6 +11,7 @@ environment.
 import warnings
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,7 +67,8 @@ class _GP(BaseEstimator):
             )
         return default if self.likelihood is None else self.likelihood
 
-    def _train(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: AbstractLikelihood) -> Any:
+    def _train(self, X: np.ndarray, y: np.ndarray, kernels: Any, likelihood: AbstractLikelihood) -> Any:
+        """`kernels` is one, or one for each latent function."""
         check_counts(num_inducing=self.num_inducing)
         if jnp.result_type(float) != jnp.float64:
             warnings.warn(
@@ -76,9 +78,9 @@ class _GP(BaseEstimator):
             )
         seed = self.random_state
         key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
-        kernel = Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
+        outputs = likelihood.num_latents(1 if y.ndim == 1 else y.shape[1])
         mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
-        prior = GP(kernel, mean) if outputs == 1 else Independent(kernel, num=outputs, mean=mean)
+        prior = Independent(kernels, num=outputs, mean=mean) if outputs > 1 else GP(kernels, mean)
         Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
         model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
         self.result_ = fit(
@@ -86,6 +88,9 @@ class _GP(BaseEstimator):
         )
         self.model_ = self.result_.model
         return self
+
+    def _kernel(self, X: np.ndarray) -> Any:
+        return Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
 
     def _inputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -96,7 +101,8 @@ class GPRegressor(RegressorMixin, _GP):
     """Sparse GP regression: fit(X, y), predict(X, return_std=False), score.
 
     `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
-    likelihood of numbers, by default Gaussian noise. Several outputs, or latent functions of one, are independent.
+    likelihood of numbers, by default Gaussian noise, for each output its own. Several outputs, or latent functions of
+    one, are independent, each with a kernel of its own.
     `num_inducing` inducing points are k-means centres of X. `method`, `steps` and `progress` are those of `ig.fit`, and
     `random_state` is the seed. Missing labels are for `ig.fit` alone; covariances, intervals, and the function without
     noise are those of `estimator.model_`, by its `predict` and `posterior`.
@@ -114,8 +120,16 @@ class GPRegressor(RegressorMixin, _GP):
         """Train on X [N, D] and y [N] or [N, P]."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._flat = y.ndim == 1
-        likelihood = self._chosen(likelihoods.Gaussian())
-        return self._train(X, y, likelihood.num_latents(1 if self._flat else y.shape[1]), likelihood)
+        P = 1 if self._flat else y.shape[1]
+        likelihood = self._chosen(likelihoods.Gaussian() if P == 1 else likelihoods.Gaussian(jnp.ones(P)))
+        if (y.min(axis=0) == y.max(axis=0)).any():
+            warnings.warn(
+                "all labels (of an output) are equal: they say nothing of how far others may be off, and standard "
+                "deviations will be about 0; give a likelihood that is not trained, or more labels.",
+                stacklevel=2,
+            )
+        latents = likelihood.num_latents(P)
+        return self._train(X, y, self._kernel(X) if latents == 1 else _copies(self._kernel(X), latents), likelihood)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -158,7 +172,7 @@ class GPClassifier(ClassifierMixin, _GP):
         likelihood = self._chosen(likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C))
         if (given := getattr(likelihood, "num_classes", "no")) != C:
             raise ValueError(f"likelihood is for {given} classes, but y has {C}: {', '.join(map(str, self.classes_))}.")
-        return self._train(X, codes.astype(float), likelihood.num_latents(1), likelihood)
+        return self._train(X, codes.astype(float), self._kernel(X), likelihood)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class [N, C], in the order of `classes_`."""
@@ -169,3 +183,8 @@ class GPClassifier(ClassifierMixin, _GP):
         """The most probable class [N]."""
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
+
+
+def _copies(kernel: Any, num: int) -> list[Any]:
+    """So many kernels, with arrays of their own: what is shared would be tied."""
+    return [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, kernel) for _ in range(num)]

@@ -1,6 +1,7 @@
 """A table in, predictions out: what `inducing table` does."""
 
 import csv
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,7 +69,10 @@ def run(
     if new is not None:
         if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
             raise ValueError(f"the predictions would overwrite {out}; give them a file of their own (--out).")
-        open(out, "a").close()  # a file that cannot be written is better known before the fit than after it
+        taken = next((name for name in _names(target, classes) if name in rows), None)
+        if taken is not None:
+            raise ValueError(f"{new} has a column {taken!r}, which the predictions would replace; rename it.")
+        _check_writable(Path(out))
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(y)))
     held = np.sort(labelled[: int(np.ceil(HELD_OUT * len(labelled)))]) if new is None else labelled[:0]
     kept = np.setdiff1d(np.arange(len(X)), held)
@@ -101,7 +105,8 @@ def run(
 def _read(path: str | Path) -> dict[str, list[str]]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte-order mark
-            delimiter = max(",;\t", key=file.readline().count)
+            header = next((line for line in file if line.strip()), "")
+            delimiter = max(",;\t", key=re.sub('"[^"]*"', "", header).count)  # names in quotes may hold any
             file.seek(0)
             reader = csv.reader(file, delimiter=delimiter)
             lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
@@ -234,14 +239,18 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
     return np.asarray([code[cell] for cell in cells]), classes
 
 
+def _names(target: str, classes: list[str]) -> list[str]:
+    """The columns of predictions."""
+    return [f"{target} = {name}" for name in classes] or [f"{target} {name}" for name in ("mean", "lower", "upper")]
+
+
 def _columns(model: Any, X: np.ndarray, target: str, classes: list[str]) -> dict[str, np.ndarray]:
     pred = model.predict(X)
     if classes:
-        p = np.asarray(pred.probabilities).reshape(len(X), len(classes))
-        return {f"{target} = {name}": p[:, i] for i, name in enumerate(classes)}
-    lower, upper = pred.interval(0.95)
-    named = {"mean": pred.mean, "lower": lower, "upper": upper}
-    return {f"{target} {name}": np.asarray(value)[:, 0] for name, value in named.items()}
+        values = np.asarray(pred.probabilities).reshape(len(X), len(classes))
+    else:
+        values = np.concatenate([pred.mean, *pred.interval(0.95)], axis=1)
+    return dict(zip(_names(target, classes), values.T, strict=True))
 
 
 def _report(model: Any, X: np.ndarray, y: np.ndarray, others: np.ndarray, classes: bool) -> dict[str, float]:
@@ -263,8 +272,16 @@ def _report(model: Any, X: np.ndarray, y: np.ndarray, others: np.ndarray, classe
     return scores
 
 
+def _check_writable(path: Path) -> None:
+    """What cannot be written is better known before the fit than after it. A new file is not left behind."""
+    new = not path.exists()
+    open(path, "a").close()
+    if new:
+        path.unlink()
+
+
 def _write(path: str | Path, rows: dict[str, list[str]], columns: dict[str, np.ndarray]) -> None:
-    table = rows | {name: [f"{v:.8g}" for v in column] for name, column in columns.items()}
+    table = rows | {name: [f"{v:.15g}" for v in column] for name, column in columns.items()}
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(table)

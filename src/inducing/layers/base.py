@@ -114,6 +114,28 @@ def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, 
     return jnp.concatenate([jnp.broadcast_to(x, (*h.shape[:2], x.shape[2])), h], axis=-1)
 
 
+def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str) -> int | None:
+    """The number of outputs of layers one after the other; a ValueError names those that do not fit. What the first is
+    given, `inputs` columns, is called `first`.
+
+    >>> import inducing as ig
+    >>> stack_width([ig.LatentVariable(2), ig.BayesianDense(3, 1)], 1, "X has")
+    1
+    """
+    width = inputs
+    for i, layer in enumerate(layers):
+        kind = f"layers[{i}], a {type(layer).__name__}"
+        try:
+            following = layer.width(width)
+        except ValueError as error:
+            if width is None:  # it does not fit itself
+                raise ValueError(f"{kind}: {error}") from error
+            source = first if i == 0 else f"layers[{i - 1}], a {type(layers[i - 1]).__name__}, gives"
+            raise ValueError(f"{source} {width} columns, which do not fit {kind}: {error}") from error
+        width = following
+    return width
+
+
 def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
     """One function f(X), or f(X, x) as in `AbstractLayer.draw`, of layers one after the other.
 

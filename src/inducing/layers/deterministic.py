@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..parameters import dtype_of
-from .base import AbstractLayer, append, draw_stack, refuse_terminal, sum_of_kl
+from .base import AbstractLayer, append, draw_stack, refuse_terminal, stack_width, sum_of_kl
 
 
 class Deterministic(AbstractLayer):
@@ -43,6 +43,7 @@ class Deterministic(AbstractLayer):
 
     def _apply(self, x: Array) -> Array:
         y = jax.vmap(jax.vmap(self.function))(x)
+        y = y if jnp.issubdtype(y.dtype, jnp.inexact) else y.astype(x.dtype)  # such as v > 0
         return y[..., None] if y.ndim == 2 else y
 
     def propagate(self, x, key, data, replicates):
@@ -132,9 +133,7 @@ class Skip(AbstractLayer):
         return lambda X, x=None: jnp.concatenate([X, f(X, x)], axis=-1)
 
     def width(self, inputs):
-        width = inputs
-        for layer in self.layers:
-            width = layer.width(width)
+        width = stack_width(self.layers, inputs, "its input has")
         return None if inputs is None or width is None else inputs + width
 
 

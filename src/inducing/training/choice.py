@@ -89,9 +89,11 @@ def make_plan(
             "leave that out."
         )
     if method == "collapsed":
-        _check_collapsed(model, objective, q)
+        _check_collapsed(model, objective)
         target = Objective(collapsed_elbo, log_prior)
     optimal_q = OPTIMAL_Q.get(target.fn)
+    if optimal_q:
+        _check_optimal(q)
     if method == "lbfgs" and samples:
         raise ValueError("method='lbfgs' needs an objective without noise, and this one samples; use 'adam'.")
     natural: tuple[tuple[int, int], ...] = ()
@@ -154,7 +156,7 @@ def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, 
     return "adam", "gradient steps for all parameters"
 
 
-def _check_collapsed(model: Any, objective: Callable, q: tuple) -> None:
+def _check_collapsed(model: Any, objective: Callable) -> None:
     if not _is_conjugate(model):
         kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
         raise ValueError(
@@ -162,5 +164,16 @@ def _check_collapsed(model: Any, objective: Callable, q: tuple) -> None:
         )
     if objective not in (elbo, collapsed_elbo):
         raise ValueError("method='collapsed' maximises ig.collapsed_elbo; leave objective out, or use another method.")
+
+
+def _check_optimal(q: tuple) -> None:
     if not q:
-        raise ValueError("method='collapsed' sets q(u) to its optimum, but freeze holds it; use 'adam'.")
+        raise ValueError(
+            "this objective, or method='collapsed', sets q(u) to its optimum, but freeze holds it; train the other "
+            "parameters by ig.elbo and 'adam', or leave q(u) out of freeze."
+        )
+    if any(isinstance(root, tuple) for _, root in q):
+        raise ValueError(
+            "this objective, or method='collapsed', sets q(u) to its optimum, which has no Kronecker root; build the "
+            "SparseGP without root, or use ig.elbo and 'adam'."
+        )

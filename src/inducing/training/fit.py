@@ -29,7 +29,7 @@ from .scales import automatic_scales
 from .stochastic import shuffled, start_key
 from .walk import walk
 
-SPREAD = 0.7  # of the logarithms of positive parameters between starts
+SPREAD = 1.5  # of the logarithms of positive parameters between starts
 
 
 class FitResult(NamedTuple):

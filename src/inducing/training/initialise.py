@@ -25,7 +25,7 @@ def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "
     """
     X = as_inputs(X)
     M = _checked_size(M)
-    rows = np.asarray(X)
+    rows = np.asarray(X) + 0.0  # −0 is 0
     order = _generator(key).permutation(len(rows))
     kept: dict[bytes, int] = {}
     for i in order:
@@ -39,7 +39,7 @@ def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
     """M centres of X by k-means (Lloyd's iterations from k-means++ seeds), each column in units of its spread.
 
     The same key gives the same centres. Of more than 20,000 rows a random subset of that size is used. Where X has
-    only M distinct rows or fewer, these are returned.
+    only M distinct rows or fewer, these are returned; fewer than M too where rows do not differ beyond rounding.
 
     >>> import inducing as ig
     >>> sorted(ig.initialise.kmeans([0.0, 0.1, 5.0, 5.1], 2)[:, 0].tolist())
@@ -51,8 +51,10 @@ def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
     rows = np.asarray(X, float)
     if len(rows) > ROWS:
         rows = rows[rng.choice(len(rows), ROWS, replace=False)]
-    centre, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
+    size = np.abs(rows).max(axis=0)  # first, so that no square is too large or small for a number
+    size = np.where(size > 0, size, 1.0)
+    centre, spread = size * (rows / size).mean(axis=0), size * (rows / size).std(axis=0)
+    spread = np.where(spread > 0, spread, size)
     distinct, weight = np.unique(rows, axis=0, return_counts=True)
     if len(distinct) <= M:
         return jnp.asarray(distinct, X.dtype)
@@ -72,6 +74,8 @@ def _seeds(points: np.ndarray, weight: np.ndarray, M: int, rng: np.random.Genera
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     for _ in range(M - 1):
         mass = distance * weight
+        if not mass.sum() > 0:  # the rest is where a seed is, up to rounding, as beside an outlier of 1e20
+            break
         chosen.append(int(rng.choice(len(points), p=mass / mass.sum())))
         distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
     return points[chosen]

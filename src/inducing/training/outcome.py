@@ -75,8 +75,8 @@ def message(
         )
     if unbounded:
         says.append(
-            "all labels are equal, so that the bound grows without end as the noise goes to 0: freeze the likelihood "
-            "or pass a log_prior of it"
+            "all labels are equal, or all of one output, so that the bound grows without end as the noise goes to 0: "
+            "freeze the likelihood or pass a log_prior of it"
         )
     if data.num_missing:
         says.append(f"{data.num_missing} missing label{'s' if data.num_missing > 1 else ''}")
@@ -85,10 +85,12 @@ def message(
 
 
 def is_unbounded(plan: Plan, best: Outcome, likelihood: AbstractLikelihood, data: Data) -> bool:
-    """Whether a density can be as high as it likes at the labels: all are equal, and its width trains."""
+    """Whether a density can be as high as it likes at the labels: all are equal, or all of an output that has a noise
+    of its own, and its width trains."""
     trains = bool(jax.tree.leaves(best.problem.positions().likelihood)) and plan.objective.log_prior is None
     if not trains or any(support.kind == "count" for support in likelihood.supports):
         return False
     y, mask = np.asarray(data.y), np.asarray(data.mask)
     lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
-    return bool((lowest >= highest).all())
+    own = np.ndim(getattr(likelihood, "variance", 0.0)) == 1  # one noise for each output
+    return bool((lowest >= highest).any() if own else (lowest >= highest).all())

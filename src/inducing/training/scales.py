@@ -15,11 +15,13 @@ from jaxtyping import Array
 
 from .. import likelihoods, means
 from ..checks import check_model_and_data
+from ..covariance import batched
 from ..data import Data, as_data
 from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
 from ..kernels.dot_product import ArcCosine, Linear, Polynomial
 from ..kernels.periodic import Periodic
 from ..kernels.stationary import AbstractStationary
+from ..layers import qu
 from ..layers.base import AbstractLayer
 from ..layers.deterministic import Skip
 from ..layers.sparse_gp import SparseGP, sparse_gps
@@ -114,7 +116,11 @@ def _replace(model: Any, values: dict[int, Any]) -> Any:
     def at_prior(part):
         if not isinstance(part, SparseGP) or part.coordinates == "w":
             return part
-        return SparseGP(part.prior, part.features, coordinates=part.coordinates, jitter=part.jitter)
+        own = SparseGP(part.prior, part.features, coordinates=part.coordinates, jitter=part.jitter)
+        if not qu.is_diagonal(part.root):
+            return own
+        variances = batched("diagonal", qu.repeat(own.Kuu(), own.prior.num_latents))
+        return eqx.tree_at(lambda gp: gp.root, own, jnp.sqrt(variances)[:, None])
 
     return jtu.tree_map(at_prior, model, is_leaf=lambda v: isinstance(v, SparseGP))
 
@@ -309,6 +315,14 @@ def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
     if isinstance(likelihood, likelihoods.Poisson) and likelihood.link == "exp":
         exposure: Any = likelihood.exposure
         return _counts(y, np.mean(exposure.values, axis=0) if hasattr(exposure, "values") else np.asarray(exposure))
+    if (
+        isinstance(likelihood, likelihoods.Poisson)
+        and likelihood.link == "softplus"
+        and np.ndim(likelihood.exposure) == 0
+    ):
+        centre, variance, _ = _noisy(y / np.asarray(likelihood.exposure))
+        large = centre > 10.0  # where softplus(f) is f, and more than a few counts say how it varies
+        return _Latent(np.where(large, centre, np.nan), np.where(large, variance, np.nan), [])
     if isinstance(likelihood, likelihoods.HeteroscedasticGaussian):
         centre, variance, _ = _noisy(y)
         unknown = np.full_like(centre, np.nan)

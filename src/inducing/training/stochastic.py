@@ -79,7 +79,7 @@ def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State
     """The state before the first step. Its arrays are strongly typed, as those after a step are: one compilation."""
     free = [jax.lax.convert_element_type(f, f.dtype) for f in loop.problem.free]
     with jax.numpy_dtype_promotion("standard"):
-        optimiser = loop.optimiser.init([free[i] for i in loop.rest])
+        optimiser = loop.optimiser.init([free[i] for i in loop.rest]) if loop.rest else ()
     zero = jnp.zeros((), jnp.int32)
     order = jnp.arange(len(loop.data) if loop.batch_size else 0, dtype=jnp.int32)
     return State(free, optimiser, start_key(key, start), order, zero, zero, zero)
@@ -164,7 +164,9 @@ def _update(
         downhill = [jnp.where(moves[i], -grads[i], 0.0) for i in loop.rest]
         update: Any = optax.with_extra_args_support(loop.optimiser).update
         place = [state.free[i] for i in loop.rest]
-        updates, optimiser = update(downhill, state.optimiser, place, value=-value, grad=downhill, value_fn=height)
+        updates, optimiser = [], state.optimiser
+        if place:
+            updates, optimiser = update(downhill, state.optimiser, place, value=-value, grad=downhill, value_fn=height)
         length = jnp.clip((pace.end - state.step) / pace.fade, 0.05, 1.0)
         for i, change in zip(loop.rest, updates, strict=True):
             free[i] = state.free[i] + jnp.where(moves[i], length * change, 0.0).astype(free[i].dtype)
