@@ -211,3 +211,21 @@ def test_arguments_of_another_kind(name, monkeypatch):
     build, message = WRONG[name]
     with pytest.raises((TypeError, ValueError), match=message):
         build()
+
+
+def test_a_skip_whose_layers_do_not_fit_says_which():
+    dense = ig.BayesianDense
+    with pytest.raises(ValueError, match=r"layers\[0\], a Skip: layers\[0\], a BayesianDense, gives 2 columns"):
+        ig.Model([ig.Skip([dense(1, 2), dense(3, 2)]), dense(3, 1)], ig.likelihoods.Gaussian())
+
+
+def test_a_deterministic_layer_may_compare():
+    model = ig.Model([ig.Deterministic(lambda v: v > 0), ig.BayesianDense(1, 1)], ig.likelihoods.Gaussian())
+    assert model.predict([[-1.0], [1.0]]).mean.shape == (2, 1)
+
+
+def test_beta_and_num_data_that_are_no_numbers(unchecked):
+    model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian())
+    for name in ("beta", "num_data"):
+        with pytest.raises((TypeError, ValueError), match=name):
+            ig.elbo(model, ([1.0], [2.0]), **{name: "1"})

@@ -182,3 +182,9 @@ def test_what_float32_cannot_hold_is_refused_where_it_is_all_there_is():
         assert ig.Data([1e30, 2.0], [1.0, 2.0]).x.dtype == jnp.float32
         with pytest.raises(ValueError, match="x has 1e\\+300 in row 0, column 0, too large for float32"):
             ig.Data([1e300, 2.0], [1.0, 2.0])
+
+
+def test_a_mask_of_anything_but_true_and_false_is_refused():
+    for mask in (["a", "b"], [np.nan, 0.0], [2, 0]):
+        with pytest.raises(ValueError, match="mask must hold True"):
+            ig.Data([1.0, 2.0], [1.0, 2.0], mask=mask)

@@ -132,3 +132,17 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
         ig.load(tmp_path / "model.npz", (model(), "and a message"))
     with pytest.raises(FileNotFoundError):
         ig.load(tmp_path / "nowhere.npz", model())
+
+
+class _Bent(eqx.Module):
+    slope: jax.Array
+    power: float = 1.0
+
+    def __call__(self, x):
+        return self.slope * x[0] ** self.power
+
+
+def test_numbers_of_a_users_module_are_compared(tmp_path):
+    ig.save(tmp_path / "bent.npz", ig.means.Function(_Bent(jnp.ones(()), 2.0)))
+    with pytest.raises(ValueError, match=r"power=2\.0"):
+        ig.load(tmp_path / "bent.npz", ig.means.Function(_Bent(jnp.ones(()), 3.0)))

@@ -230,3 +230,10 @@ def test_dtype_follows_the_parameters():
     assert dtype_of() == jnp.float64
     assert as_float_array(np.float32(1.0)).dtype == jnp.float32
     assert as_float_array(3).dtype == jnp.float64
+
+
+@pytest.mark.parametrize("value", [None, 1j, np.ones(2, complex)])
+def test_what_is_no_real_number_is_refused(value, unchecked):
+    for make in (ig.kernels.Matern52, ig.likelihoods.Gaussian):
+        with pytest.raises(TypeError, match=r"must be (real )?numbers"):
+            make(value)

@@ -98,3 +98,19 @@ def test_parameters_of_another_kind_are_refused():
 def test_unfitted_estimators_say_so(estimator):
     with pytest.raises(NotFittedError, match="not fitted"):
         estimator.predict(X)
+
+
+def test_several_outputs_are_as_if_fitted_alone():
+    """With one noise for all, noise of size 1000 in one output had been that of the other."""
+    both = np.stack([Y, 1000.0 * RNG.standard_normal(60)], axis=1)
+    together, alone = (GPRegressor(num_inducing=12).fit(X, labels) for labels in (both, Y))
+    mean, std = together.predict(X, return_std=True)
+    own_mean, own_std = alone.predict(X, return_std=True)
+    np.testing.assert_allclose(mean[:, 0], own_mean, atol=0.02)
+    np.testing.assert_allclose(std[:, 0], own_std, rtol=0.1)
+    assert std[0, 1] > 500.0
+
+
+def test_equal_labels_are_warned_of():
+    with pytest.warns(UserWarning, match="are equal"):
+        GPRegressor(num_inducing=3, steps=3).fit(X, np.full(60, 2.0))

@@ -281,3 +281,36 @@ def test_predictions_do_not_overwrite_what_they_come_from(tmp_path, capsys):
             main(["table", train, "--target", "y", "--new", new, "--out", out])
         assert "would overwrite" in capsys.readouterr().err
     assert len(_read(train)["y"]) == 3
+
+
+def test_predictions_have_the_digits_of_targets_far_from_zero(tmp_path):
+    x = RNG.uniform(0.0, 10.0, 60)
+    labels = [f"{v:.3f}" for v in 1.7e9 + 60.0 * np.sin(x) + RNG.normal(size=60)]
+    train = write(tmp_path / "train.csv", ["x", "y"], zip(x, labels, strict=True))
+    new = write(tmp_path / "new.csv", ["x"], [[1.5]])
+    run(train, "y", new, tmp_path / "out.csv", num_inducing=10, progress=False)
+    row = read(tmp_path / "out.csv")[0]
+    lower, mean, upper = (float(row[f"y {k}"]) - 1.7e9 for k in ("lower", "mean", "upper"))
+    assert abs(mean - 60.0 * np.sin(1.5)) < 5.0 and mean - 20.0 < lower < mean < upper < mean + 20.0
+
+
+def test_names_in_quotes_and_empty_first_lines_do_not_hide_the_separator(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text('\n"floor, m";"age, y";y\n1;2;3\n')
+    assert list(_read(path)) == ["floor, m", "age, y", "y"]
+
+
+def test_a_fit_that_fails_is_one_line_and_leaves_no_file(tmp_path, capsys, monkeypatch):
+    def fails(*data, **options):
+        raise FloatingPointError("no number")
+
+    monkeypatch.setattr("inducing.table.fit", fails)
+    x = np.linspace(0.0, 10.0, 40)
+    train = write(tmp_path / "train.csv", ["x", "y"], zip(x, np.sin(x), strict=True))
+    new, out = write(tmp_path / "new.csv", ["x"], [[1.5]]), tmp_path / "out.csv"
+    with pytest.raises(SystemExit):
+        main(["table", train, "--target", "y", "--new", new, "--out", str(out), "--inducing", "5", "--silent"])
+    assert capsys.readouterr().err == "inducing: no number\n" and not out.exists()
+    with pytest.raises(SystemExit):
+        main(["table", train, "--target", "y", "--seed", str(2**70)])
+    assert "--seed must be below 2^63" in capsys.readouterr().err

@@ -195,7 +195,7 @@ def _in_weight_space(layer: Any) -> bool:
 
 def _check_beta(beta: Any) -> None:
     if not isinstance(beta, jax.Array) and not (isinstance(beta, numbers.Real) and beta >= 0):
-        raise ValueError(f"beta must be a number of 0 or more, got {beta!r}.")
+        raise ValueError(f"beta must be 0 or more, got {beta!r}.")
 
 
 def _log_weights(

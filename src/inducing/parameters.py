@@ -165,6 +165,8 @@ def as_float_array(value: Any) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
         return own_array(value, dtype)
+    if dtype is not None and jnp.issubdtype(dtype, jnp.complexfloating):
+        return value  # which the check of parameters refuses
     plain = all(isinstance(v, int | float) for v in jax.tree.leaves(value))
     try:
         return own_array(value, float) if plain else jnp.array(value, dtype=float)

@@ -69,9 +69,6 @@ def run(
     if new is not None:
         if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
             raise ValueError(f"the predictions would overwrite {out}; give them a file of their own (--out).")
-        taken = next((name for name in _names(target, classes) if name in rows), None)
-        if taken is not None:
-            raise ValueError(f"{new} has a column {taken!r}, which the predictions would replace; rename it.")
         _check_writable(Path(out))
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(y)))
     held = np.sort(labelled[: int(np.ceil(HELD_OUT * len(labelled)))]) if new is None else labelled[:0]

@@ -437,6 +437,19 @@ def test_errors_name_the_cure(call, message):
         call()
 
 
+def test_draws_of_rough_processes_are_gaussian_between_their_inducing_points():
+    """Few frequencies of a Matérn process are high: with equal shares of the variance, one draw in forty left five
+    standard deviations of q(f), and the fourth moment was ten times a Gaussian's."""
+    X = jnp.linspace(0.0, 10.0, 60)[:, None]
+    features = ig.features.InducingPoints(jnp.linspace(0.0, 10.0, 11)[:, None])
+    gp = ig.SparseGP(ig.GP(K.Matern52(3.0)), features, root=0.01 * jnp.eye(11))
+    draw = jax.jit(jax.vmap(lambda key: gp.draw(key, 1024, 1)(X)[:, 0]))
+    deviation = jnp.sqrt(gp.marginals(X)[1][:, 0])[None]
+    z = draw(jax.random.split(jax.random.key(0), 400)) / deviation
+    np.testing.assert_allclose(jnp.mean(z**2), 1.0, atol=0.1)
+    assert float(jnp.max(jnp.mean(z**4, axis=0) / jnp.mean(z**2, axis=0) ** 2)) < 6.0 and float(jnp.abs(z).max()) < 6.0
+
+
 def test_features_of_several_products_are_close_for_every_key():
     """In any order of the factors: what is a product already must not always meet the same partner."""
     first = K.ActiveDims(K.Coregion([[1.0], [0.8], [0.3]], [0.1] * 3), 1)
@@ -449,7 +462,7 @@ def test_features_of_several_products_are_close_for_every_key():
 
 def test_a_lengthscale_in_a_list_serves_on_the_sphere():
     X, key = jnp.array([[1.0, 2.0, 3.0]]), jax.random.key(0)
-    number, listed = (K.Spherical(K.Matern32(value)).random_features(key, 8, 3)(X) for value in (0.5, [0.5]))
+    number, listed = (K.Spherical(K.SquaredExponential(value)).random_features(key, 8, 3)(X) for value in (0.5, [0.5]))
     np.testing.assert_array_equal(listed, number)
     np.testing.assert_allclose(jnp.sum(number**2), 1.0, rtol=1e-12)
 

@@ -183,3 +183,25 @@ def test_things_of_the_wrong_kind():
         fit(regression(), (X, y), log_prior=1.0)
     with pytest.raises(ValueError, match="steps"):
         fit(regression(), (X, y), steps=1.5)
+
+
+@pytest.mark.parametrize("options", [{"method": "collapsed"}, {"objective": ig.log_evidence}])
+def test_a_q_that_cannot_be_set_to_its_optimum_is_refused_before_the_fit(options):
+    data = np.random.default_rng(0).uniform(size=(10, 2)), np.arange(10.0)
+    kernel = ig.kernels.ActiveDims(ig.kernels.Matern32(), 0) * ig.kernels.ActiveDims(ig.kernels.Matern32(), 1)
+    features = ig.features.Product([ig.features.Fourier(-1.0, 2.0, 1)] * 2)
+    gp = ig.SparseGP(ig.GP(kernel), features, root=(np.eye(3)[None], np.eye(3)[None]))
+    with pytest.raises(ValueError, match="no Kronecker root"):
+        ig.fit(ig.Model(gp, ig.likelihoods.Gaussian()), data, progress=False, **options)
+    full = ig.Model(ig.SparseGP(ig.GP(kernel), features), ig.likelihoods.Gaussian())
+    with pytest.raises(ValueError, match="but freeze holds it"):
+        ig.fit(full, data, freeze=lambda m: (m.layers[0].mean, m.layers[0].root), progress=False, **options)
+
+
+def test_an_optimiser_with_nothing_to_move_is_left_alone():
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+    model = ig.Model(gp, ig.likelihoods.StudentT(4.0))
+    frozen = {"freeze": lambda m: (m.layers[0].prior, m.layers[0].features, m.likelihood)}
+    data = np.linspace(0.0, 1.0, 5), np.arange(5.0)
+    result = ig.fit(model, data, method="natgrad", steps=3, optimiser=optax.lbfgs(), progress=False, **frozen)
+    assert result.bound > ig.elbo(model, data)

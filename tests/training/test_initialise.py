@@ -198,8 +198,9 @@ def test_counts_of_any_size_start_at_their_level(size):
     prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52(), ig.means.Constant()) for _ in each])
     gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(0, 4, 10)[:, None]))
     latents = init.scales(ig.Model(gp, L.PerOutput(each)), (X, labels)).layers[0].prior.latents
-    assert np.allclose([f.mean_function.value for f in latents], [level] * 4 + [0.0])
-    assert all(f.kernel.variance == 1.0 for f in latents)
+    large = size > 1.0  # then softplus(f) is f
+    assert np.allclose([f.mean_function.value for f in latents], [level] * 4 + [counts.mean() if large else 0.0])
+    assert all(f.kernel.variance == 1.0 for f in latents[:4]) and (latents[4].kernel.variance > 1.0) == large
     inflated = ig.Model(ig.SparseGP(prior.latents[0], gp.features), L.ZeroInflatedPoisson())
     zeros = np.where(np.arange(len(y)) % 2, 0.0, counts)
     start = init.scales(inflated, (X, zeros)).layers[0].prior.mean_function.value
@@ -490,3 +491,30 @@ def test_scales_above_other_layers_look_at_some_rows_only(monkeypatch):
     lengthscale = init.scales(model, (x, x)).layers[1].prior.kernel.lengthscale
     assert seen == [(250, 250)]
     np.testing.assert_allclose(lengthscale, 0.5 * x.std(), rtol=1e-2)
+
+
+def test_kmeans_of_outliers_and_of_tiny_and_huge_numbers():
+    x = np.linspace(0.0, 1.0, 30)[:, None]
+    near, outlier = np.sort(ig.initialise.kmeans(np.concatenate([x, [[1e20]]]), 10), axis=0)[:, 0]
+    assert 0.0 <= near <= 1.0 and outlier == 1e20  # what is near is one point beside that
+    for size in (1e-200, 1e200):
+        centres = np.sort(ig.initialise.kmeans(size * x, 10)[:, 0]) / size
+        assert (np.diff(centres) > 0.01).all() and centres[0] >= 0.0 and centres[-1] <= 1.0
+    assert ig.initialise.random_subset([[0.0], [-0.0], [1.0]], 3).shape == (2, 1)
+
+
+def test_a_diagonal_root_stays_diagonal():
+    prior, features = ig.GP(ig.kernels.SquaredExponential()), ig.features.InducingPoints([[0.0], [1e3], [2e3]])
+    gp = ig.SparseGP(prior, features, root=np.ones(3), coordinates="u")
+    model = ig.Model(gp, ig.likelihoods.Bernoulli())
+    data = np.linspace(0.0, 2e3, 20), np.arange(20.0) % 2
+    assert ig.initialise.scales(model, data).layers[0].root.shape == (1, 1, 3)
+
+
+def test_large_counts_with_softplus_start_at_their_level():
+    x = np.linspace(0.0, 10.0, 50)
+    counts = np.random.default_rng(0).poisson(100.0 * np.exp(np.sin(x))).astype(float)
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52(), ig.means.Constant()), ig.features.InducingPoints(x[::5, None]))
+    start = ig.initialise.scales(ig.Model(gp, ig.likelihoods.Poisson(link="softplus")), (x, counts))
+    prior = start.layers[0].prior
+    assert abs(float(prior.mean_function.value) - counts.mean()) < 1.0 and float(prior.kernel.variance) > 1000.0

@@ -109,6 +109,9 @@ def test_equal_labels_are_told_where_noise_may_go_to_zero():
     assert (
         told not in quiet(regression(), (X, same_labels), steps=3, log_prior=lambda m: -m.likelihood.variance).message
     )
+    each = ig.priors.Independent([ig.kernels.Matern52(), ig.kernels.Matern52()])
+    two = ig.Model(ig.SparseGP(each, regression().layers[0].features), ig.likelihoods.Gaussian([1.0, 1.0]))
+    assert told in quiet(two, (X, np.stack([y, same_labels], axis=1)), steps=3).message
     bernoulli = ig.Model(regression().layers[0], ig.likelihoods.Bernoulli())
     assert told not in quiet(bernoulli, (X, np.ones(60)), steps=3).message
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
 from inducing.kernels.distance import centred
-from inducing.kernels.stationary import AbstractStationary, fourier_features
+from inducing.kernels.stationary import AbstractStationary, fourier_features, weighted_frequencies
 from inducing.parameters import positive
 
 
@@ -59,7 +59,7 @@ class Periodic(AbstractKernel):
         return self.base.diag(X)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        half = fourier_features(self.base.unit_frequencies(key, -(-num // 2), 2 * dim), self.base.variance)
+        half = fourier_features(*weighted_frequencies(self.base, key, -(-num // 2), 2 * dim))
         return lambda X: half(self._embed(X))
 
 

@@ -14,6 +14,8 @@ from inducing.kernels.distance import by_differences, centred, half_tangent, squ
 from inducing.parameters import positive
 from inducing.runtime import apart
 
+WIDER = 8.0  # how far half of the frequencies of draws are spread, for processes with few derivatives
+
 
 class AbstractStationary(AbstractKernel):
     """k(x, y) = σ² g(Σ_d ((x_d − y_d)/ℓ_d)²), with g(0) = 1.
@@ -84,16 +86,41 @@ class AbstractStationary(AbstractKernel):
         return self.variance * jnp.prod(lengthscale) * self.unit_spectral_density(w2, dim)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        half = fourier_features(self.unit_frequencies(key, -(-num // 2), dim), self.variance)
+        half = fourier_features(*weighted_frequencies(self, key, -(-num // 2), dim))
         return lambda X: half(self.scaled(X))
 
 
-def fourier_features(omega: Float[Array, "K D"], variance: Float[Array, ""]) -> FeatureMap:
-    """φ(x) = (σ²/K)^½ [cos ω_k·x, sin ω_k·x]: pairs, so that φ(x)·φ(x) = σ² exactly."""
+def weighted_frequencies(
+    kernel: AbstractStationary, key: PRNGKeyArray, num: int, dim: int
+) -> tuple[Float[Array, "K D"], Float[Array, " K"]]:
+    """Frequencies ω and variances v with E Σ_k v_k cos(ω_k·τ) = σ² g(|τ|²).
+
+    Of a process with few derivatives, what is left between its inducing points is of high frequencies. Of K frequencies
+    from the spectral density p few are so high, and draws would be too wild or too tame there. So each is from p or, as
+    likely, from p spread `WIDER` times, q(ω) = p(ω/W)/Wᴰ, with its share v = σ²/K · p/(½p + ½q) of the variance.
+
+    >>> import jax, inducing as ig
+    >>> omega, v = weighted_frequencies(ig.kernels.Matern32(), jax.random.key(0), 1000, 1)
+    >>> omega.shape, bool(abs(v.sum() - 1.0) < 0.1)
+    ((1000, 1), True)
+    """
+    omega = kernel.unit_frequencies(key, num, dim)
+    if kernel.smoothness == math.inf:
+        return omega, jnp.broadcast_to(kernel.variance / num, (num,))
+    wide = jax.random.bernoulli(jax.random.fold_in(key, 1), shape=(num, 1))
+    omega = jnp.where(wide, WIDER * omega, omega)
+    w2 = jnp.sum(omega**2, axis=1)
+    q_over_p = WIDER**-dim * kernel.unit_spectral_density(w2 / WIDER**2, dim) / kernel.unit_spectral_density(w2, dim)
+    return omega, kernel.variance / num * 2.0 / (1.0 + q_over_p)
+
+
+def fourier_features(omega: Float[Array, "K D"], variance: Float[Array, "*K"]) -> FeatureMap:
+    """φ(x) = v_k^½ [cos ω_k·x, sin ω_k·x]: pairs, so that φ(x)·φ(x) = Σ_k v_k."""
 
     def features(X: Float[Array, "N D"]) -> Float[Array, "N num"]:
         angle = X @ omega.T
-        return jnp.sqrt(variance / omega.shape[0]) * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=1)
+        size = jnp.broadcast_to(jnp.sqrt(variance), angle.shape)
+        return jnp.concatenate([size * jnp.cos(angle), size * jnp.sin(angle)], axis=1)
 
     return features
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
 from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.kernels.dot_product import arc_cosine_0, arc_cosine_1, arc_cosine_2
-from inducing.kernels.stationary import AbstractStationary, fourier_features
+from inducing.kernels.stationary import AbstractStationary, fourier_features, weighted_frequencies
 from inducing.parameters import as_whole, positive
 
 
@@ -103,8 +103,8 @@ class Spherical(AbstractZonal):
         return self.kernel.variance * self.kernel.profile(s / self.kernel.lengthscale.reshape(()) ** 2)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        omega = self.kernel.unit_frequencies(key, -(-num // 2), dim) / self.kernel.lengthscale.reshape(())
-        features = fourier_features(omega, self.kernel.variance)
+        omega, variance = weighted_frequencies(self.kernel, key, -(-num // 2), dim)
+        features = fourier_features(omega / self.kernel.lengthscale.reshape(()), variance)
         return lambda X: features(self.polar(X)[0])
 
 

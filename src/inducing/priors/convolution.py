@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from ..features.quadrature_rules import gauss_legendre, gaussian_grid, tensor
 from ..kernels.base import AbstractKernel
-from ..kernels.stationary import SquaredExponential, fourier_features
+from ..kernels.stationary import SquaredExponential, fourier_features, weighted_frequencies
 from ..means import AbstractMean, Zero, as_mean
 from ..parameters import REAL, Module, at_least_one, fixed, positive, real
 from .base import AbstractPrior
@@ -329,8 +329,8 @@ def _sequentially(fn: Callable) -> Callable:
 def _draw_smoothed(kernel: SquaredExponential, key: Array, num: int, dim: int) -> Callable[[Array, Array], Array]:
     """A draw g as (X, v) ↦ ∫ N(t | 0, diag v) g(X − t) dt: each wave of frequency ω is damped by exp(−½ Σ ω² v)."""
     key_features, key_weights = jax.random.split(key)
-    omega = kernel.unit_frequencies(key_features, -(-num // 2), dim)
-    phi = fourier_features(omega, kernel.variance)
+    omega, variance = weighted_frequencies(kernel, key_features, -(-num // 2), dim)
+    phi = fourier_features(omega, variance)
     weights = jax.random.normal(key_weights, (2, omega.shape[0]), omega.dtype)
 
     def smoothed(X: Float[Array, "n D"], v: Float[Array, " D"]) -> Float[Array, " n"]:
