@@ -33,8 +33,8 @@ def default_jitter(dtype) -> float:
 def diagonal_of(A: Float[Array, "*L M M"]) -> Float[Array, "*L M"]:
     """The diagonals of matrices.
 
-    Every (M+1)-th entry, so that the reverse pass spreads them out again; that of `jnp.diagonal` is a loop that adds one
-    number at a time.
+    Every (M+1)-th entry, so that the reverse pass spreads them out again; that of `jnp.diagonal` is a loop that adds
+    one number at a time.
 
     >>> diagonal_of(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [1.0, 4.0]
