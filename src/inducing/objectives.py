@@ -194,7 +194,7 @@ def _in_weight_space(layer: Any) -> bool:
 
 
 def _check_beta(beta: Any) -> None:
-    if not isinstance(beta, jax.Array) and not (isinstance(beta, numbers.Real) and beta >= 0):
+    if not (beta >= 0 if isinstance(beta, numbers.Real) else hasattr(beta, "ndim")):
         raise ValueError(f"beta must be 0 or more, got {beta!r}.")
 
 

@@ -440,4 +440,6 @@ def test_large_counts_with_softplus_start_at_their_level():
     gp = ig.SparseGP(ig.GP(ig.kernels.Matern52(), ig.means.Constant()), ig.features.InducingPoints(x[::5, None]))
     start = ig.initialise.scales(ig.Model(gp, ig.likelihoods.Poisson(link="softplus")), (x, counts))
     prior = start.layers[0].prior
+    known = ig.likelihoods.PerDatum(np.ones(50), new=1.0)
+    ig.initialise.scales(ig.Model(gp, ig.likelihoods.Poisson("softplus", known)), (x, counts))  # left as it is
     assert abs(float(prior.mean_function.value) - counts.mean()) < 1.0 and float(prior.kernel.variance) > 1000.0

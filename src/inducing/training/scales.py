@@ -318,7 +318,7 @@ def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
     if (
         isinstance(likelihood, likelihoods.Poisson)
         and likelihood.link == "softplus"
-        and np.ndim(likelihood.exposure) == 0
+        and getattr(likelihood.exposure, "ndim", None) == 0  # not one for each datum or output
     ):
         centre, variance, _ = _noisy(y / np.asarray(likelihood.exposure))
         large = centre > 10.0  # where softplus(f) is f, and more than a few counts say how it varies
