@@ -37,7 +37,7 @@ from .parameters import dtype_of
 from .priors.base import AbstractPrior, by_site, mix_variance, weights
 from .products import products, symmetric_product, times_transpose
 
-FEWEST, MOST, ENTRIES = 1024, 4096, 2**20  # sites of a block, its rows, and covariances that make it large enough
+FEWEST, MOST, ENTRIES = 1024, 4096, 2**19  # sites of a block, its rows, and covariances that make it large enough
 ROUNDING = 0.03  # by how much rounding may falsify the bound in its quick order, or the share of each label in it
 
 

@@ -201,3 +201,28 @@ def test_anisotropic_spectral_density_in_two_dimensions(name):
 def test_rational_quadratic_says_that_it_has_no_spectral_density():
     with pytest.raises(TypeError, match=r"RationalQuadratic.*SquaredExponential"):
         make("RationalQuadratic").spectral_density(jnp.ones((1, 1)))
+
+
+@pytest.mark.parametrize(("name", "dim"), [("SquaredExponential", 8), ("SquaredExponential", 2), ("Matern32", 8)])
+def test_derivatives_with_fixed_inputs_are_those_of_differences(name, dim):
+    """Inputs that do not move take another formula, in first and second derivatives, also of stacked kernels."""
+    rng = np.random.default_rng(0)
+    Z, X, W = (jnp.asarray(rng.normal(size=s)) for s in ((3, dim), (5, dim), (3, 5)))
+    lengthscale, variance = jnp.linspace(1.0, 2.0, dim), jnp.asarray(1.5)
+
+    def by_gram(lengthscale, variance, Z):
+        return jnp.sum(W * jnp.sin(getattr(K, name)(lengthscale, variance).gram(Z, X)))
+
+    def by_differences(lengthscale, variance, Z):
+        kernel = getattr(K, name)(lengthscale, variance)
+        return jnp.sum(W * jnp.sin(jax.vmap(lambda z: jax.vmap(lambda x: kernel(z, x))(X))(Z)))
+
+    def both_derivatives(f):
+        stacked = jax.grad(lambda scales: jnp.sum(jax.vmap(lambda s: f(s, variance, Z))(scales)))
+        at = (lengthscale, variance, Z)
+        each = jax.grad(f, (0, 1, 2))(*at), jax.hessian(f, (0, 2))(*at), jax.grad(f, 1)(*at)
+        return each, stacked(jnp.stack([lengthscale, 2.0 * lengthscale]))
+
+    ours, truth = (jax.jit(lambda f=f: both_derivatives(f))() for f in (by_gram, by_differences))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(truth), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)

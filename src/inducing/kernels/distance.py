@@ -1,10 +1,12 @@
 """Squared distances between sets of points, accurate and cheap to differentiate."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from inducing.runtime import apart
@@ -25,19 +27,18 @@ def by_differences(dim: int, rough: bool) -> bool:
     return dim <= (DIRECT_DIMENSIONS_IF_ROUGH if rough else DIRECT_DIMENSIONS)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def squared_distance(X: Float[Array, "N D"], Z: Float[Array, "M D"], rough: bool = False) -> Float[Array, "N M"]:
-    """s_ij = |x_i − z_j|² ≥ 0, by differences in few dimensions and else as |x|² + |z|² − 2 x·z, one product
-    −2 [x, −|x|²/2, 1]·[z, 1, −|z|²/2].
+@partial(jax.custom_jvp, nondiff_argnums=(3,))
+def squared_distance(
+    X: Float[Array, "N D"], Z: Float[Array, "M D"], lengthscale: Float[Array, " D"], rough: bool = False
+) -> Float[Array, "N M"]:
+    """s_ij = Σ_d ((x_id − z_jd)/ℓ_d)² ≥ 0, by differences in few dimensions and else, with x and z in units of ℓ, as
+    |x|² + |z|² − 2 x·z, one product −2 [x, −|x|²/2, 1]·[z, 1, −|z|²/2].
 
     The points should be near the origin (`centred`). `rough` says that s feeds a function with a slope in √s at 0.
-    The tangent
-
-        ds_ij = 2 (x_i − z_j)·(dx_i − dz_j)
-
-    is written as products of thin matrices, so that reverse mode is W @ [1, z] and [1, x]ᵀ @ W; clipping s at zero
-    does not touch it, so that second derivatives are right at coincident points.
+    The tangent is `half_tangent`; clipping s at zero does not touch it, so that second derivatives are right at
+    coincident points.
     """
+    X, Z = X / lengthscale[None, :], Z / lengthscale[None, :]
     if by_differences(X.shape[1], rough):
         s = jnp.zeros((X.shape[0], Z.shape[0]), X.dtype)
         for d in range(X.shape[1]):
@@ -54,23 +55,24 @@ def _half_squares(X: Float[Array, "N D"]) -> tuple[Float[Array, "N 1"], Float[Ar
     return -0.5 * jnp.sum(X * X, 1, keepdims=True), jnp.ones((X.shape[0], 1), X.dtype)
 
 
-@squared_distance.defjvp
+@partial(squared_distance.defjvp, symbolic_zeros=True)
 def _squared_distance_jvp(rough, primals, tangents):
-    (X, Z), (dX, dZ) = primals, tangents
-    return squared_distance(X, Z, rough), half_tangent(X, 2.0 * dX, Z, 2.0 * dZ)
+    return squared_distance(*primals, rough), half_tangent(primals, tangents, 2.0)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
-def squared_distance_self(X: Float[Array, "N D"], rough: bool = False) -> Float[Array, "N N"]:
-    """s_ij = |x_i − x_j|², exactly symmetric with an exact zero diagonal."""
-    s = squared_distance(X, X, rough)
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def squared_distance_self(
+    X: Float[Array, "N D"], lengthscale: Float[Array, " D"], rough: bool = False
+) -> Float[Array, "N N"]:
+    """s_ij = Σ_d ((x_id − x_jd)/ℓ_d)², exactly symmetric with an exact zero diagonal."""
+    s = squared_distance(X, X, lengthscale, rough)
     return jnp.where(jnp.eye(X.shape[0], dtype=bool), jnp.zeros((), X.dtype), 0.5 * (s + s.T))
 
 
-@squared_distance_self.defjvp
+@partial(squared_distance_self.defjvp, symbolic_zeros=True)
 def _squared_distance_self_jvp(rough, primals, tangents):
-    (X,), (dX,) = primals, tangents
-    return squared_distance_self(X, rough), half_tangent(X, 2.0 * dX, X, 2.0 * dX)
+    (X, lengthscale), (dX, dlengthscale) = primals, tangents
+    return squared_distance_self(X, lengthscale, rough), half_tangent((X, X, lengthscale), (dX, dX, dlengthscale), 2.0)
 
 
 def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Array, Array | None]:
@@ -84,24 +86,46 @@ def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Arra
 
 
 def half_tangent(
-    X: Float[Array, "N D"],
-    dX: Float[Array, "N D"],
-    Z: Float[Array, "M D"],
-    dZ: Float[Array, "M D"],
-    constant: Float[Array, ""] | float = 0.0,
+    primals: tuple[Array, Array, Array], tangents: tuple[Any, Any, Any], factor: float, constant: Array | float = 0.0
 ) -> Float[Array, "N M"]:
-    """½ d|x_i − z_j|² = (x_i − z_j)·(dx_i − dz_j), plus a constant that rides along.
+    """factor · ½ ds + constant, for the squared distances s of X [N, D] and Z [M, D] at lengthscales ℓ [D].
 
-    As two products of thin matrices, so that reverse mode is W @ [1, z] and [1, x]ᵀ @ W, and the sum of W comes with
-    them. (For Z = X the one is the transpose of the other, but two thin products are cheaper than a transpose.)
+    With x and z in units of ℓ, the moves dx and dz in the same units, and dλ = dℓ/ℓ
 
-    >>> x = jnp.ones((1, 1))
-    >>> half_tangent(x, x, 0.5 * x, 0.0 * x).tolist()
-    [[0.5]]
+        ½ ds_ij = (x_i − z_j)·(dx_i − dz_j) − Σ_d (x_id − z_jd)² dλ_d,
+
+    as products of thin matrices: if Z does not move, as data do not, one product with [1, z, z²]ᵀ, whose reverse is
+    W @ [1, z, z²]; else two, with [1, z]ᵀ and [1, x]. The constant rides along. (For Z = X the one product is the
+    transpose of the other, but two are cheaper than a transpose.)
+
+    >>> x, one = jnp.full((1, 1), 3.0), jnp.ones(1)
+    >>> half_tangent((x, 0.5 * x, one), (x, 0.0 * x, 0.0 * one), 1.0).tolist()
+    [[4.5]]
     """
-    ones = jnp.ones((Z.shape[0], 1), Z.dtype)
-    left = jnp.concatenate([constant + jnp.sum(X * dX, 1, keepdims=True), -dX], axis=1)
-    right = jnp.concatenate([jnp.sum(Z * dZ, 1)[None, :], -dZ.T], axis=0)
-    # [1, x]ᵀ is laid out in memory as such, because reverse mode multiplies by it
-    points = lax.optimization_barrier(jnp.concatenate([jnp.ones((1, X.shape[0]), X.dtype), X.T], axis=0))
-    return left @ jnp.concatenate([ones, Z], axis=1).T + points.T @ right
+    X, Z, lengthscale = primals
+    dX, dZ, dlengthscale = tangents
+    unit = lengthscale[None, :]
+    x, z, dx, dlog = X / unit, Z / unit, factor * moved(dX) / unit, factor * moved(dlengthscale)[None, :] / unit
+    if isinstance(dZ, SymbolicZero):
+        share = constant + jnp.sum(x * (dx - x * dlog), 1, keepdims=True)
+        left = jnp.concatenate([share, 2.0 * x * dlog - dx, jnp.broadcast_to(-dlog, x.shape)], axis=1)
+        return left @ _rows_of([z, z * z])
+    dx, dz = dx - x * dlog, factor * moved(dZ) / unit - z * dlog
+    left = jnp.concatenate([constant + jnp.sum(x * dx, 1, keepdims=True), -dx], axis=1)
+    right = jnp.concatenate([jnp.sum(z * dz, 1)[None, :], -dz.T], axis=0)
+    return left @ _rows_of([z]) + _rows_of([x]).T @ right
+
+
+def moved(tangent: Any) -> Array:
+    """A tangent, or zeros where nothing moves.
+
+    >>> moved(jnp.ones(2)).tolist()
+    [1.0, 1.0]
+    """
+    return jnp.zeros(tangent.shape, tangent.dtype) if isinstance(tangent, SymbolicZero) else tangent
+
+
+def _rows_of(parts: list[Array]) -> Array:
+    """[1, part, …]ᵀ, laid out in memory as such: reverse mode multiplies by it, quickest along its rows."""
+    ones = jnp.ones((1, parts[0].shape[0]), parts[0].dtype)
+    return lax.optimization_barrier(jnp.concatenate([ones, *(part.T for part in parts)], axis=0))

@@ -147,12 +147,13 @@ class ArcCosine(AbstractKernel):
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         U, a = self._polar(X)
+        one = jnp.ones(U.shape[1], U.dtype)
         rough = self.order == 0
         if X2 is None:
-            b, s = a, squared_distance_self(U, rough)
+            b, s = a, squared_distance_self(U, one, rough)
         else:
             V, b = self._polar(X2)
-            s = squared_distance(U, V, rough)
+            s = squared_distance(U, V, one, rough)
         return self.variance * (a[:, None] * b[None, :]) * self._angular(s)
 
     def diag(self, X: Points) -> Float[Array, " N"]:

@@ -53,7 +53,8 @@ class Periodic(AbstractKernel):
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X, X2 = centred(X, X2)
-        return self.base.scaled_gram(self._embed(X), None if X2 is None else self._embed(X2))
+        X, X2 = self._embed(X), None if X2 is None else self._embed(X2)
+        return self.base.gram_at(X, X2, jnp.ones(X.shape[1], X.dtype))
 
     def diag(self, X: Points) -> Float[Array, " N"]:
         return self.base.diag(X)

@@ -3,6 +3,7 @@
 import abc
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import jax
@@ -10,7 +11,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
-from inducing.kernels.distance import by_differences, centred, half_tangent, squared_distance, squared_distance_self
+from inducing.kernels.distance import (
+    by_differences,
+    centred,
+    half_tangent,
+    moved,
+    squared_distance,
+    squared_distance_self,
+)
 from inducing.parameters import positive
 from inducing.runtime import apart
 
@@ -57,12 +65,15 @@ class AbstractStationary(AbstractKernel):
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_inputs(self, X, X2)
         X, X2 = centred(X, X2)
-        return self.scaled_gram(self.scaled(X), None if X2 is None else self.scaled(X2))
+        check_size(self, "lengthscale", self.lengthscale, X.shape[-1])
+        return self.gram_at(X, X2, jnp.broadcast_to(self.lengthscale, X.shape[1:]))
 
-    def scaled_gram(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None) -> Float[Array, "N N2"]:
-        """`gram` of inputs in units of the lengthscale, near the origin."""
+    def gram_at(
+        self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None, lengthscale: Float[Array, " D"]
+    ) -> Float[Array, "N N2"]:
+        """`gram` of inputs near the origin, with a lengthscale for each of their columns."""
         rough = self.smoothness < 1
-        s = squared_distance_self(X, rough) if X2 is None else squared_distance(X, X2, rough)
+        s = squared_distance_self(X, lengthscale, rough) if X2 is None else squared_distance(X, X2, lengthscale, rough)
         # s by differences is in the same loop as g(s)
         return self.variance * self.profile(s if by_differences(X.shape[1], rough) else apart(s))
 
@@ -139,8 +150,10 @@ class SquaredExponential(AbstractStationary):
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.exp(-0.5 * s)
 
-    def scaled_gram(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None) -> Float[Array, "N N2"]:
-        return _gaussian(X, X2, self.variance)
+    def gram_at(
+        self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None, lengthscale: Float[Array, " D"]
+    ) -> Float[Array, "N N2"]:
+        return _gaussian(X, X2, lengthscale, self.variance)
 
     def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
         return (2.0 * math.pi) ** (dim / 2) * jnp.exp(-0.5 * w2)
@@ -252,19 +265,20 @@ class Matern52(AbstractStationary):
 
 
 @jax.custom_jvp
-def _gaussian(X: Array, Z: Array | None, variance: Array) -> Array:
+def _gaussian(X: Array, Z: Array | None, lengthscale: Array, variance: Array) -> Array:
     """σ² exp(−s/2), whose derivative K (d log σ² − ds/2) takes one pass over K: σ² needs no sum of its own."""
-    return variance * jnp.exp(-0.5 * (squared_distance_self(X) if Z is None else squared_distance(X, Z)))
+    s = squared_distance_self(X, lengthscale) if Z is None else squared_distance(X, Z, lengthscale)
+    return variance * jnp.exp(-0.5 * s)
 
 
-@_gaussian.defjvp
+@partial(_gaussian.defjvp, symbolic_zeros=True)
 def _gaussian_jvp(primals, tangents):
-    (X, Z, variance), (dX, dZ, dvariance) = primals, tangents
-    K = _gaussian(X, Z, variance)
+    (X, Z, lengthscale, variance), (dX, dZ, dlengthscale, dvariance) = primals, tangents
+    K = jax.lax.optimization_barrier(_gaussian(X, Z, lengthscale, variance))  # or else each use multiplies by σ² anew
     other, dother = (X, dX) if Z is None else (Z, dZ)
-    share = dvariance / jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)  # σ² may have underflown to 0
+    dlog = moved(dvariance) / jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)  # σ² may have underflown to 0
     # apart: or else the gradient of K is written over K
-    return K, apart(K) * half_tangent(X, -dX, other, -dother, share)
+    return K, apart(K) * half_tangent((X, other, lengthscale), (dX, dother, dlengthscale), -1.0, dlog)
 
 
 # The profiles as functions of s = r². Each derivative of a Matérn profile in s is a Matérn profile of lower order:

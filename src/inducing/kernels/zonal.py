@@ -56,12 +56,13 @@ class AbstractZonal(AbstractKernel):
     def gram(self, X, X2=None):
         X, X2 = as_inputs(self, X, X2)
         U, a = self.polar(X)
+        one = jnp.ones(U.shape[1], U.dtype)
         rough = self.smoothness < 1
         if X2 is None:
-            b, s = a, squared_distance_self(U, rough)
+            b, s = a, squared_distance_self(U, one, rough)
         else:
             V, b = self.polar(X2)
-            s = squared_distance(U, V, rough)
+            s = squared_distance(U, V, one, rough)
         return (a[:, None] * b[None, :]) * self.angular(s)
 
     def diag(self, X):
