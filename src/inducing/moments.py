@@ -89,7 +89,7 @@ _CACHES: dict[int, Any] = {}
 def _cache_of(layer: AbstractLayer) -> Any:
     """The layer's cache. A layer never changes, so that it is computed once and kept for as long as the layer lives."""
     if id(layer) not in _CACHES:
-        cache = compiled(_make_cache)(layer)
+        cache = compiled(_make_cache, once=True)(layer)
         if isinstance(cache, Cache) and cache.quadratic is not None and not cache.quadratic.accurate:
             cache = cache._replace(quadratic=None)
         _CACHES[id(layer)] = cache

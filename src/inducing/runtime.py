@@ -6,8 +6,9 @@ scheduler for CPUs slows chains of matrix products, so it is off in what we comp
 `optimization_barrier` before loops are fused: what is behind a barrier is then computed once, not in each loop that
 uses it. And loops are compiled in the older of XLA's two ways, which takes two thirds of the time to compile and runs
 as fast, except where a loop writes over its own input (`apart`). LLVM's first level of optimisation takes three
-quarters of the time that its default takes, for code that runs as fast: what takes long is in libraries. What
-the environment variable XLA_FLAGS names stays as it says; `INDUCING_RUNTIME=plain` leaves all as it is.
+quarters of the time that its default takes, for code that runs as fast: what takes long is in libraries; programs of
+small arrays that run once are not optimised, which takes a third of it (`once`). What the environment variable
+XLA_FLAGS names stays as it says; `INDUCING_RUNTIME=plain` leaves all as it is.
 """
 
 import contextlib
@@ -35,8 +36,9 @@ def _tuned() -> bool:
     return os.environ.get("INDUCING_RUNTIME", "") != "plain" and jax.default_backend() == "cpu"
 
 
-def jit(fn: Callable) -> Callable:
-    """`equinox.filter_jit` with the compiler options above; for the outermost function only.
+def jit(fn: Callable, once: bool = False) -> Callable:
+    """`equinox.filter_jit` with the compiler options above; for the outermost function only. `once` says that it runs
+    once or a few times, on small arrays.
 
     >>> import jax.numpy as jnp
     >>> float(jit(lambda x: 2 * x)(jnp.ones(())))
@@ -45,18 +47,19 @@ def jit(fn: Callable) -> Callable:
     if not _tuned():
         return eqx.filter_jit(fn)
     said = os.environ.get("XLA_FLAGS", "")
-    options: dict[str, Any] = {"compiler_options": {k: v for k, v in OPTIONS.items() if k not in said}}
+    chosen = OPTIONS | {"xla_backend_optimization_level": 0} if once else OPTIONS
+    options: dict[str, Any] = {"compiler_options": {k: v for k, v in chosen.items() if k not in said}}
     return eqx.filter_jit(fn, **options)
 
 
 @functools.cache
-def compiled(fn: Callable) -> Any:
-    """`jit(fn)`, one for all callers, made on first use: to choose the compiler's options wakes JAX's backend.
+def compiled(fn: Callable, once: bool = False) -> Any:
+    """`jit(fn, once)`, one for all callers, made on first use: to choose the compiler's options wakes JAX's backend.
 
     >>> compiled(own_array) is compiled(own_array)
     True
     """
-    return jit(fn)
+    return jit(fn, once)
 
 
 def apart(x: Array) -> Array:

@@ -186,7 +186,7 @@ def fit(
         if failed and not outcomes:
             raise failed
         best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
-        finish = partial(compiled(_finish), best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
+        finish = partial(_finisher(plan), best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
         try:
             trained, jitter = jax.block_until_ready(finish())
         except KeyboardInterrupt:  # the fit is at its end already, and not lost
@@ -202,8 +202,7 @@ def _run(
     problem = make_problem(model, parts, data)
 
     def build(free):
-        finish = compiled(_finish)  # which the end needs too
-        return finish(problem, free, plan.optimal_q, data)[0] if plan.optimal_q else problem.model(free)
+        return _finisher(plan)(problem, free, plan.optimal_q, data)[0] if plan.optimal_q else problem.model(free)
 
     def held_out(free):
         score = Objective(plan.objective.fn)
@@ -231,6 +230,10 @@ def _held_out_score(problem, free, score, data, held, seed, optimal_q):
     if optimal_q:
         return elbo(optimal_q(model, data), held, key=key, num_data=len(data))
     return score(model, held, key, len(data))
+
+
+def _finisher(plan: Plan) -> Callable:
+    return compiled(_finish, once=plan.optimal_q is None)
 
 
 def _finish(problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | None) -> tuple[Any, Array]:

@@ -50,7 +50,7 @@ def walk(
     loop = Loop(problem, data, plan.objective, mover, plan.natural, plan.batch_size, _per_datum(where))
     pace = _pace(plan, problem.partition, where, model, clamp, steps, plan.noisy and optimiser is None)
     take = compiled(advance)
-    state = compiled(initial_state)(loop, *seed)
+    state = compiled(initial_state, once=True)(loop, *seed)
     epoch = len(loop.data) / (loop.batch_size or len(loop.data))
     window = min(max(50.0, epoch), 500.0) if plan.noisy else 1.0
     monitor = Monitor(steps, label=plan.method, window=window, **watch._asdict())
