@@ -443,3 +443,33 @@ def test_large_counts_with_softplus_start_at_their_level():
     known = ig.likelihoods.PerDatum(np.ones(50), new=1.0)
     ig.initialise.scales(ig.Model(gp, ig.likelihoods.Poisson("softplus", known)), (x, counts))  # left as it is
     assert abs(float(prior.mean_function.value) - counts.mean()) < 1.0 and float(prior.kernel.variance) > 1000.0
+
+
+def oscillation(lengthscale=1.0):
+    x = np.linspace(0.0, 10.0, 150)
+    y = np.sin(8.0 * x) + 0.1 * np.random.default_rng(0).normal(size=150)
+    gp = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential(lengthscale)), ig.features.InducingPoints(x[::3, None]))
+    return ig.Model(gp, ig.likelihoods.Gaussian()), (x, y)
+
+
+def test_oscillations_are_not_left_as_noise():
+    """From the first lengthscales the evidence itself leads to all noise: RMSE 0.7."""
+    model, (x, y) = oscillation()
+    first = ig.fit(ig.initialise.scales(model, (x, y)), (x, y), initialise=False, progress=False)
+    second = ig.fit(model, (x, y), progress=False)
+    assert "shorter lengthscales" not in first.message and float(first.model.likelihood.variance) > 0.4
+    assert f"which reached {first.bound:.6g}, {second.bound:.6g}; labels looked like noise" in second.message
+    rmse = np.sqrt(np.mean((np.sin(8.0 * x) - np.asarray(second.model.predict(x).mean)[:, 0]) ** 2))
+    assert rmse < 0.1 and second.bound > first.bound + 150
+
+
+def test_noise_is_noise_and_short_fits_and_frozen_lengthscales_stay():
+    model, (x, y) = oscillation(0.7)
+    short = ig.fit(model, (x, y), steps=2, progress=False)
+    assert "shorter" not in short.message
+    frozen = ig.fit(model, (x, y), freeze=lambda m: m.layers[0].prior.kernel.lengthscale, progress=False)
+    assert float(frozen.model.layers[0].prior.kernel.lengthscale) == 0.7
+    noise = np.random.default_rng(1).normal(size=150)
+    result = ig.fit(model, (x, noise), progress=False)
+    alike = -75.0 * (np.log(2.0 * np.pi * noise.var()) + 1.0)
+    assert "best of 2 starts" in result.message and abs(result.bound - alike) < 8.0

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array
 
 from ..checks import check_model, check_model_and_data
+from ..collapsed import collapse
 from ..data import Data, as_data
 from ..layers.sparse_gp import sparse_gps
 from ..model import Model
@@ -23,9 +24,9 @@ from .climb import ascents, climb
 from .interrupt import deferred_interrupt
 from .lbfgs import Ascent
 from .monitor import History
-from .outcome import Outcome, Watch, is_unbounded, message
+from .outcome import Outcome, Watch, is_unbounded, message, took_for_noise
 from .problem import Objective, Problem, make_problem, tied_again
-from .scales import automatic_scales
+from .scales import automatic_scales, with_shorter_lengthscales
 from .stochastic import shuffled, start_key
 from .walk import walk
 
@@ -117,7 +118,9 @@ def fit(
     **Start.** With `initialise`, a model whose q(u) is still the prior has its scales set from the data
     (`ig.initialise.scales`), where parameters hold their default values or are off by a factor of a thousand: labels of
     size 1e-12 or 1e12 need no care (where f is the logarithm of a scale, give the prior a constant mean). Other values
-    are kept. `starts` > 1 also runs from randomly perturbed positive parameters and keeps the best.
+    are kept. `starts` > 1 also runs from randomly perturbed positive parameters and keeps the best. Where the collapsed
+    bound or the evidence ends with nearly all of the labels as noise, one more start has lengthscales as short as the
+    features resolve: labels may vary faster than the first ones let them.
 
     **Watching.** `held_out` data, or else the (smoothed) bound, decide which parameters were best; these are returned,
     also after Ctrl-C (a first one waits for the steps under way). `patience` stops after so many steps without
@@ -149,27 +152,31 @@ def fit(
     parts = partition(model, freeze)
     rescaled = False
     if initialise:
-        trained = {id(leaf) for leaf, (free, _) in zip(jax.tree.leaves(model), parts.slots, strict=True) if free}
-        model, rescaled = automatic_scales(model, data, lambda leaf: id(leaf) in trained)
+        model, rescaled = automatic_scales(model, data, _trained(model, parts))
         parts = partition(model, freeze)
     options = {"optimiser": optimiser, "learning_rate": learning_rate, "gamma": gamma, "clamp": clamp or None}
     asked = tuple(name for name, value in options.items() if value is not None)
     plan = make_plan(model, data, parts, objective, log_prior, method, batch_size, gamma, asked)
-    if plan.optimal_q:
-        q = [(gp.mean, gp.root) for gp in sparse_gps(model)]
-        parts = partition(model, lambda m: (freeze(m) if freeze else (), q))
+    parts = _partition(model, freeze, plan)
     steps = plan.default_steps if steps is None else int(steps)
 
     outcomes: list[Outcome] = []
     reached: list[float] = []
-    interrupted, failed = False, None
+    interrupted, again, failed = False, False, None
     with limited_threads(), deferred_interrupt() as look:
         watch = {"progress": progress, "callback": callback, "patience": patience, "look": look}
-        for start in range(starts):
-            seed = key, own_array(start, np.int32)
+        for start in range(starts + 1):
+            seed, own = (key, own_array(start, np.int32)), model
+            if start == starts:
+                again = initialise and plan.optimal_q is collapse and log_prior is None
+                again = again and bool(outcomes) and took_for_noise(_best(outcomes), data)
+                if not again:
+                    break
+                own = with_shorter_lengthscales(model, data, _trained(model, parts))
             try:
-                begin = parts if start == 0 else _perturbed(parts, start_key(*seed))
-                outcome = _run(plan, model, begin, data, held, watch, steps, seed, optimiser, learning_rate, clamp)
+                begin = _partition(own, freeze, plan)
+                begin = begin if start in (0, starts) else _perturbed(begin, start_key(*seed))
+                outcome = _run(plan, own, begin, data, held, watch, steps, seed, optimiser, learning_rate, clamp)
             except FloatingPointError as error:  # the objective is no number at this start
                 reached.append(np.nan)
                 failed = failed or error
@@ -185,15 +192,33 @@ def fit(
                 break
         if failed and not outcomes:
             raise failed
-        best = max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
+        best = _best(outcomes)
         finish = partial(_finisher(plan), best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
         try:
             trained, jitter = jax.block_until_ready(finish())
         except KeyboardInterrupt:  # the fit is at its end already, and not lost
             trained, jitter = jax.block_until_ready(finish())
     unbounded = is_unbounded(plan, best, model.likelihood, data)
-    said = message(plan, best, reached, interrupted, data, float(jitter), rescaled, unbounded)
+    said = message(plan, best, reached, interrupted, data, float(jitter), rescaled, again, unbounded)
     return FitResult(tied_again(trained, parts), best.history, said, plan.method, best.bound)
+
+
+def _trained(model: Model, parts: Partition) -> Callable[[Array], bool]:
+    """Whether an array of the model is among those that move."""
+    ids = {id(leaf) for leaf, (free, _) in zip(jax.tree.leaves(model), parts.slots, strict=True) if free}
+    return lambda leaf: id(leaf) in ids
+
+
+def _partition(model: Model, freeze: Callable | None, plan: Plan) -> Partition:
+    """What moves, and what stays: what the user freezes, and q(u) where its optimum is found at the end."""
+    if not plan.optimal_q:
+        return partition(model, freeze)
+    q = [(gp.mean, gp.root) for gp in sparse_gps(model)]
+    return partition(model, lambda m: (freeze(m) if freeze else (), q))
+
+
+def _best(outcomes: list[Outcome]) -> Outcome:
+    return max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
 
 
 def _run(

@@ -14,6 +14,7 @@ from .choice import Plan
 from .monitor import History
 from .problem import Problem
 
+LITTLE = 0.05  # nats for each label, about a tenth of its variance
 Seed = tuple[Array | None, Array]  # the user's key, and the number of a start
 
 
@@ -50,6 +51,7 @@ def message(
     data: Data,
     jitter: float,
     rescaled: bool,
+    again: bool,
     unbounded: bool,
 ) -> str:
     """`result.message`."""
@@ -60,6 +62,8 @@ def message(
     says.append(f"bound {best.bound:.6g}")
     if len(reached) > 1:
         says.append(f"best of {len(reached)} starts, which reached {', '.join(f'{bound:.6g}' for bound in reached)}")
+    if again:
+        says.append("labels looked like noise, so that the last start had shorter lengthscales")
     if interrupted and best.reason != "interrupted":
         says.append("interrupted in a later start")
     if rescaled:
@@ -82,6 +86,18 @@ def message(
         says.append(f"{data.num_missing} missing label{'s' if data.num_missing > 1 else ''}")
     says.append(f"largest relative jitter {jitter:.0e}")
     return "; ".join(says) + "."
+
+
+def took_for_noise(best: Outcome, data: Data) -> bool:
+    """Whether a fit has ended where one Gaussian for all labels of an output is about as good."""
+    if not best.reason.startswith(("converged", "the line search")) or data.x is None:
+        return False
+    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
+    n, variance = mask.sum(axis=0), np.nanvar(np.where(mask, y, np.nan), axis=0)
+    if not (variance > 0).all():
+        return False
+    alike = -0.5 * np.sum(n * (np.log(2.0 * np.pi * variance) + 1.0))
+    return bool(np.nanmax(best.history.bound) <= alike + LITTLE * n.sum())
 
 
 def is_unbounded(plan: Plan, best: Outcome, likelihood: AbstractLikelihood, data: Data) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -79,6 +80,20 @@ def automatic_scales(model: Any, data: Data, trained: Callable[[Array], bool]) -
         return model, False
     default = _at_default(model)
     return _rescaled(model, data, lambda t: trained(t.leaf) and (t.far or default.get(id(t.leaf), False)))
+
+
+def with_shorter_lengthscales(model: Any, data: Data, trained: Callable[[Array], bool]) -> Any:
+    """The model of one sparse GP with its `trained` lengthscales divided so that M features are about one apart.
+
+    Where labels vary faster than the lengthscales at the start, a fit may take all of them for noise and stay there. M
+    features in D columns are about √12 standard deviations over M^(1/D) apart, the lengthscales of `scales` √D − ½.
+    """
+    (gp,), x = sparse_gps(model), np.asarray(data.x)
+    D = max(1, int((x.min(axis=0) < x.max(axis=0)).sum()))
+    factor = max(2.0, (math.sqrt(D) - 0.5) * gp.num_features ** (1.0 / D) / math.sqrt(12.0))
+    parts = jtu.tree_leaves(gp.prior, is_leaf=lambda v: isinstance(v, AbstractStationary))
+    leaves = [part.lengthscale for part in parts if isinstance(part, AbstractStationary)]
+    return _replace(model, {id(leaf): np.asarray(leaf) / factor for leaf in leaves if trained(leaf)})
 
 
 def _rescaled(model: Any, data: Data, wanted: Callable[[_Target], bool]) -> tuple[Any, bool]:
