@@ -179,10 +179,26 @@ def test_numbers_that_mean_nothing(build, message):
 
 
 MODEL = model_of(L.Gaussian())
+POINTS = ig.features.InducingPoints(X[:2])
 WRONG = {
     "an integer for a key": (lambda: ig.fit(MODEL, (X, Y), key=0, progress=False), "key must be a random key .* got 0"),
     "of a draw": (lambda: MODEL.draw(1), "key must be a random key .* got 1"),
     "of samples": (lambda: MODEL.predict(X).sample(2), "key must be a random key .* got 2"),
+    "half a sample": (lambda: MODEL.predict(X).sample(KEY, 2.5), "shape must be a number of samples .* got 2.5"),
+    "no number of samples": (lambda: MODEL.posterior(X).sample(KEY, -1), "shape must be a number of samples .* got -1"),
+    "of a picture": (lambda: ig.report.plot_posterior(MODEL, (X, Y), key=3), "key must be a random key .* got 3"),
+    "half a draw": (lambda: ig.report.plot_posterior(MODEL, (X, Y), draws=1.5), "draws must be a whole number .* 1.5"),
+    "half a column": (lambda: ig.kernels.ActiveDims(ig.kernels.Matern52(), (0.5,)), "column numbers .* got .0.5,."),
+    "a huge number": (lambda: ig.Data([10**400, 1], [1, 2]), "x has a number in column 0 that float64 cannot hold"),
+    "a root by name": (
+        lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), POINTS, root="diag"), "root must be an array, got 'diag'"
+    ),
+    "a mean by name": (
+        lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), POINTS, mean="zero"), "mean must be an array, got 'zero'"
+    ),
+    "jitter in words": (
+        lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), POINTS, jitter="small"), "jitter must be 0 or .* got 'small'"
+    ),
     "several quantiles": (lambda: MODEL.predict(X).quantile([0.1, 0.9]), r"q must be one number, got shape \(2,\)"),
     "text labels": (lambda: MODEL.predict(X[:2]).log_prob(["a", "b"]), "y has .* in column 0, which is no number"),
     "a result on disk": (

@@ -221,11 +221,16 @@ def _numbers(array: np.ndarray, name: str, given: Any) -> np.ndarray:
         array = np.where(np.frompyfunc(lambda v: type(v).__name__ == "NAType", 1, 1)(array).astype(bool), np.nan, array)
     try:
         return array.astype(float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         for column, values in enumerate(np.atleast_2d(array.T).tolist()):
             for v in values:
                 try:
                     float(v)
+                except OverflowError:
+                    raise ValueError(
+                        f"{name} has a number in column {_called(given, column)} that float64 cannot hold; choose "
+                        "another unit."
+                    ) from None
                 except (TypeError, ValueError):
                     raise TypeError(
                         f"{name} has {v!r} in column {_called(given, column)}, which is no number; encode text as "

@@ -1,7 +1,6 @@
 """Kernels made of kernels: sums, products, chosen dimensions, warped inputs, change points."""
 
 import math
-import operator
 from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any, cast
@@ -124,7 +123,8 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
 
 
 def _as_columns(dims: Any) -> tuple[int, ...]:
-    return tuple(operator.index(d) for d in (dims if isinstance(dims, Iterable) else (dims,)))
+    """Whole numbers of any kind as a tuple; other values as they are, for `__check_init__` to refuse."""
+    return tuple(as_whole(d) for d in (dims if isinstance(dims, Iterable) else (dims,)))
 
 
 class ActiveDims(AbstractKernel):
@@ -140,7 +140,7 @@ class ActiveDims(AbstractKernel):
     dims: tuple[int, ...] = eqx.field(static=True, converter=_as_columns)
 
     def __check_init__(self):
-        if not self.dims or min(self.dims) < 0:
+        if not self.dims or not all(isinstance(d, int) and d >= 0 for d in self.dims):
             raise ValueError(f"ActiveDims.dims must be column numbers counted from 0, got {self.dims}.")
 
     @property

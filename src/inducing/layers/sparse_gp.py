@@ -1,5 +1,6 @@
 """The sparse Gaussian process."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -122,9 +123,7 @@ class SparseGP(AbstractLayer):
         self.features = _checked_features(features, prior)
         self.coordinates = coordinates
         dtype = dtype_of(prior, self.features)
-        self.jitter = default_jitter(dtype) if jitter is None else float(jitter)
-        if self.jitter < 0:
-            raise ValueError(f"jitter must be 0 or positive, got {jitter}.")
+        self.jitter = default_jitter(dtype) if jitter is None else _checked_jitter(jitter)
         L, M = prior.num_latents, self.num_features
         jax.eval_shape(lambda: prior.Kuu(self.features, self.jitter))  # refuses features that the kernel cannot serve
         own = self.features if isinstance(self.features, tuple) else (self.features,)
@@ -140,6 +139,9 @@ class SparseGP(AbstractLayer):
                 root = jnp.linalg.cholesky(qu.repeat_dense(self.Kuu(), L))
         mean = as_float_array(mean)
         root = tuple(as_float_array(f) for f in root) if isinstance(root, tuple) else as_float_array(root)
+        for name, array in (("mean", mean), *(("root", r) for r in jax.tree.leaves(root))):
+            if not hasattr(array, "shape"):
+                raise TypeError(f"{name} must be an array, got {array!r}; one of [{L}, {M}] is a mean or diagonal root.")
         if qu.is_kronecker(root) and coordinates != "w":
             raise ValueError(f"a Kronecker root is for coordinates 'w', not {coordinates!r}; leave coordinates out.")
         if mean.size != L * M or mean.shape[-1] != M:
@@ -406,6 +408,16 @@ def sparse_gps(tree: Any) -> list[SparseGP]:
     """
     parts = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, SparseGP))
     return [part for part in parts if isinstance(part, SparseGP)]
+
+
+def _checked_jitter(jitter: Any) -> float:
+    try:
+        value = float(jitter)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ValueError(f"jitter must be 0 or a positive number, got {jitter!r}.")
+    return value
 
 
 def _checked_features(features: Any, prior: AbstractPrior) -> Any:

@@ -242,8 +242,15 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
     >>> as_shape(3), as_shape((2, 3))
     ((3,), (2, 3))
+    >>> as_shape(2.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: shape must be a number of samples or a tuple of such numbers, got 2.5.
     """
-    return (int(shape),) if isinstance(shape, numbers.Integral) else tuple(shape)
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    if not all(isinstance(n, numbers.Integral) and n >= 0 for n in sizes):
+        raise ValueError(f"shape must be a number of samples or a tuple of such numbers, got {shape!r}.")
+    return tuple(int(n) for n in sizes)
 
 
 def refuse_variances_alone(correlated: bool, method: str) -> None:

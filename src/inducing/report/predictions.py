@@ -1,5 +1,6 @@
 """What a model says about new data."""
 
+import numbers
 from typing import Any
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 
 from ..checks import check_model
 from ..data import as_inputs
+from ..parameters import as_key
 from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
 
 SAMPLES = 500  # of models that are sampled: with fewer, lines are rough by chance
@@ -41,6 +43,8 @@ def plot_posterior(
     data = with_inputs(data)
     x = _grid(data, X, Z)
     pred = model.predict(x, samples=SAMPLES)
+    if not isinstance(draws, numbers.Integral) or draws < 0:
+        raise ValueError(f"draws must be a whole number from 0, got {draws!r}.")
     if not 0 <= output < pred.mean.shape[1]:
         raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")
     if data is not None and data.y is not None and data.y.shape[1] != pred.mean.shape[1]:
@@ -48,7 +52,7 @@ def plot_posterior(
     y = None if data is None or data.y is None else np.where(np.asarray(data.mask), np.asarray(data.y), np.nan)
     seen = None if data is None or y is None else (np.asarray(data.x)[:, 0], y[:, output])
     if getattr(model.likelihood, "num_classes", None) is None:
-        _draw_numbers(ax, model, x, pred, seen, output, level, draws, jax.random.key(0) if key is None else key)
+        _draw_numbers(ax, model, x, pred, seen, output, level, draws, as_key(key))
     else:
         _draw_classes(ax, x, np.asarray(pred.probabilities).reshape(len(x), pred.mean.shape[1], -1)[:, output], seen)
     if Z is not None:
