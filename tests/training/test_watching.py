@@ -92,7 +92,7 @@ def test_interrupt_before_anything_was_judged(monkeypatch):
             raise KeyboardInterrupt
         return compiled(module.advance)(*args)
 
-    monkeypatch.setattr(module, "compiled", lambda fn: once if fn is module.advance else compiled(fn))
+    monkeypatch.setattr(module, "compiled", lambda fn, **how: once if fn is module.advance else compiled(fn, **how))
     options = {"method": "adam", "steps": 100, "batch_size": 16, "initialise": False}
     result = quiet(regression(), (X, y), **options)
     assert "interrupted" in result.message and result.bound == result.history.bound[0]
