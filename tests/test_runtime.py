@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -37,3 +39,25 @@ def test_arrays_have_memory_of_their_own(make):
     array = make(x)
     x[:] = 7.0
     np.testing.assert_array_equal(array, np.zeros((30, 1)))
+
+
+def test_small_loops_with_barriers_compile():
+    """XLA ended the process at a `jax.checkpoint` in a loop over few numbers."""
+
+    def log_prior(model):
+        v = model.likelihood.variance
+        step = jax.checkpoint(lambda total, a: (total + jnp.exp(-a * v) * v, None))
+        return jax.lax.scan(step, jnp.zeros(()), jnp.arange(5.0))[0]
+
+    x = np.linspace(0.0, 1.0, 20)
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(x[::4, None]))
+    model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+    result = ig.fit(model, (x, np.sin(6.0 * x)), log_prior=log_prior, steps=2, progress=False)
+    assert np.isclose(result.bound, ig.collapsed_elbo(result.model, (x, np.sin(6.0 * x))) + log_prior(result.model))
+    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((5, 1)), scale=0.4))
+    one = ig.features.InducingPoints([[0.0]])
+    gp = ig.SparseGP(ig.priors.Independent(ig.kernels.SquaredExponential(), num=2), one)
+    data = ig.Data(None, np.random.default_rng(1).normal(size=(5, 2)))
+    lvm = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.2))
+    result = ig.fit(lvm, data, objective=ig.gplvm_elbo, steps=2, progress=False)
+    assert np.isclose(result.bound, ig.gplvm_elbo(result.model, data))

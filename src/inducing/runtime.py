@@ -4,7 +4,8 @@ jaxlib calls SciPy's OpenBLAS for Cholesky factorisations and triangular solves;
 XLA's own pool, so BLAS gets one thread while a `fit` or a prediction runs. And XLA's concurrency-optimised
 scheduler for CPUs slows chains of matrix products, so it is off in what we compile. So is the pass that removes
 `optimization_barrier` before loops are fused: what is behind a barrier is then computed once, not in each loop that
-uses it. And loops are compiled in the older of XLA's two ways, which takes two thirds of the time to compile and runs
+uses it. (With it goes the one that compiles small loops in one piece, in which a barrier ends the process.) And loops
+are compiled in the older of XLA's two ways, which takes two thirds of the time to compile and runs
 as fast, except where a loop writes over its own input (`apart`). LLVM's first level of optimisation takes three
 quarters of the time that its default takes, for code that runs as fast: what takes long is in libraries; programs of
 small arrays that run once are not optimised, which takes a third of it (`once`). What the environment variable
@@ -28,7 +29,7 @@ OPTIONS: dict[str, Any] = {
     "xla_cpu_enable_concurrency_optimized_scheduler": False,
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 1,
-    "xla_disable_hlo_passes": "cse_barrier_expander",
+    "xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting",
 }
 
 

@@ -112,6 +112,15 @@ def test_equal_labels_are_told_where_noise_may_go_to_zero():
     each = ig.priors.Independent([ig.kernels.Matern52(), ig.kernels.Matern52()])
     two = ig.Model(ig.SparseGP(each, regression().layers[0].features), ig.likelihoods.Gaussian([1.0, 1.0]))
     assert told in quiet(two, (X, np.stack([y, same_labels], axis=1)), steps=3).message
+    for likelihood in (
+        ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(), ig.likelihoods.Poisson()]),
+        ig.likelihoods.Laplace([1.0, 1.0]),
+    ):
+        other = ig.Model(two.layers[0], likelihood)
+        assert told in quiet(other, (X, np.stack([same_labels, np.round(y**2)], axis=1)), steps=3).message
+        assert told not in quiet(other, (X, np.stack([y, np.round(y**2)], axis=1)), steps=3).message
+    one = (X[:1], y[:1])  # no density at one label is higher than 1/|y|, but for a mean that trains
+    assert told not in quiet(regression(), one, steps=3).message
     bernoulli = ig.Model(regression().layers[0], ig.likelihoods.Bernoulli())
     assert told not in quiet(bernoulli, (X, np.ones(60)), steps=3).message
 

@@ -141,7 +141,9 @@ class SparseGP(AbstractLayer):
         root = tuple(as_float_array(f) for f in root) if isinstance(root, tuple) else as_float_array(root)
         for name, array in (("mean", mean), *(("root", r) for r in jax.tree.leaves(root))):
             if not hasattr(array, "shape"):
-                raise TypeError(f"{name} must be an array, got {array!r}; one of [{L}, {M}] is a mean or diagonal root.")
+                raise TypeError(
+                    f"{name} must be an array, got {array!r}; one of [{L}, {M}] is a mean or diagonal root."
+                )
         if qu.is_kronecker(root) and coordinates != "w":
             raise ValueError(f"a Kronecker root is for coordinates 'w', not {coordinates!r}; leave coordinates out.")
         if mean.size != L * M or mean.shape[-1] != M:

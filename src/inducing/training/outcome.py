@@ -102,11 +102,16 @@ def took_for_noise(best: Outcome, data: Data) -> bool:
 
 def is_unbounded(plan: Plan, best: Outcome, likelihood: AbstractLikelihood, data: Data) -> bool:
     """Whether a density can be as high as it likes at the labels: all are equal, or all of an output that has a noise
-    of its own, and its width trains."""
-    trains = bool(jax.tree.leaves(best.problem.positions().likelihood)) and plan.objective.log_prior is None
-    if not trains or any(support.kind == "count" for support in likelihood.supports):
+    of its own, and its width trains. One label is no more than equal to a mean that trains."""
+    where = best.problem.positions()
+    if not jax.tree.leaves(where.likelihood) or plan.objective.log_prior is not None:
         return False
     y, mask = np.asarray(data.y), np.asarray(data.mask)
+    kinds = [support.kind for support in likelihood.supports]
+    dense = np.array([kind != "count" for kind in kinds]) & np.ones(y.shape[1], bool)
+    mean = getattr(getattr(where.layers[-1], "prior", None), "mean_function", None)
+    enough = mask.sum(axis=0) >= (1 if jax.tree.leaves(mean) else 2)
     lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
-    own = np.ndim(getattr(likelihood, "variance", 0.0)) == 1  # one noise for each output
-    return bool((lowest >= highest).any() if own else (lowest >= highest).all())
+    equal = ((lowest >= highest) & enough)[dense]
+    own = len(kinds) > 1 or any(np.shape(a) == y.shape[1:] for a in jax.tree.leaves(likelihood))  # noise by output
+    return bool(equal.any() if own else equal.size and equal.all())
