@@ -110,8 +110,11 @@ def _rows(loop: Loop, key: Array, step: Int[Array, ""], order: Array) -> tuple[I
     if loop.batch_size is None:
         return order, None
     size, N = loop.batch_size, len(loop.data)
-    epoch = jax.random.fold_in(jax.random.fold_in(key, step), 1)
-    order = jax.lax.cond(step % (N // size) == 0, lambda _: shuffled(epoch, N), lambda o: o, order)
+
+    def new(_):
+        return shuffled(jax.random.fold_in(jax.random.fold_in(key, step), 1), N)
+
+    order = jax.lax.cond(step % (N // size) == 0, new, lambda o: o, order)
     return order, minibatch(loop.data, order, step, size)
 
 
