@@ -470,6 +470,9 @@ def test_noise_is_noise_and_short_fits_and_frozen_lengthscales_stay():
     frozen = ig.fit(model, (x, y), freeze=lambda m: m.layers[0].prior.kernel.lengthscale, progress=False)
     assert float(frozen.model.layers[0].prior.kernel.lengthscale) == 0.7
     noise = np.random.default_rng(1).normal(size=150)
+    linear = ig.SparseGP(ig.GP(ig.kernels.Linear()), ig.features.InducingPoints([[1.0]]))
+    told = ig.fit(ig.Model(linear, ig.likelihoods.Gaussian()), (x, noise), progress=False).message
+    assert "starts" not in told and "converged" in told
     result = ig.fit(model, (x, noise), progress=False)
     alike = -75.0 * (np.log(2.0 * np.pi * noise.var()) + 1.0)
     assert "best of 2 starts" in result.message and abs(result.bound - alike) < 8.0

@@ -168,11 +168,10 @@ def fit(
         for start in range(starts + 1):
             seed, own = (key, own_array(start, np.int32)), model
             if start == starts:
-                again = initialise and plan.optimal_q is collapse and log_prior is None
-                again = again and bool(outcomes) and took_for_noise(_best(outcomes), data)
-                if not again:
+                own = _one_more(plan, model, parts, outcomes, data) if initialise else None
+                if own is None:
                     break
-                own = with_shorter_lengthscales(model, data, _trained(model, parts))
+                again = True
             try:
                 begin = _partition(own, freeze, plan)
                 begin = begin if start in (0, starts) else _perturbed(begin, start_key(*seed))
@@ -219,6 +218,15 @@ def _partition(model: Model, freeze: Callable | None, plan: Plan) -> Partition:
 
 def _best(outcomes: list[Outcome]) -> Outcome:
     return max(outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
+
+
+def _one_more(plan: Plan, model: Model, parts: Partition, outcomes: list[Outcome], data: Data) -> Model | None:
+    """Where to start once more, if the starts before took the labels for noise: with shorter lengthscales."""
+    if plan.optimal_q is not collapse or plan.objective.log_prior is not None or not outcomes:
+        return None
+    if not took_for_noise(_best(outcomes), data):
+        return None
+    return with_shorter_lengthscales(model, data, _trained(model, parts))
 
 
 def _run(

@@ -83,17 +83,21 @@ def automatic_scales(model: Any, data: Data, trained: Callable[[Array], bool]) -
 
 
 def with_shorter_lengthscales(model: Any, data: Data, trained: Callable[[Array], bool]) -> Any:
-    """The model of one sparse GP with its `trained` lengthscales divided so that M features are about one apart.
+    """The model of one sparse GP with its `trained` lengthscales divided so that M features are about one apart; None
+    if it has none.
 
-    Where labels vary faster than the lengthscales at the start, a fit may take all of them for noise and stay there. M
-    features in D columns are about √12 standard deviations over M^(1/D) apart, the lengthscales of `scales` √D − ½.
+    Where labels vary faster than the lengthscales at the start, a fit may take all of them for noise and stay there.
+    Lengthscales from `scales` are √D − ½ standard deviations. M features in D columns are about √12 M^(−1/D) apart
+    (random points in many columns √(2D)), and this divides by 2 at least.
     """
     (gp,), x = sparse_gps(model), np.asarray(data.x)
     D = max(1, int((x.min(axis=0) < x.max(axis=0)).sum()))
-    factor = max(2.0, (math.sqrt(D) - 0.5) * gp.num_features ** (1.0 / D) / math.sqrt(12.0))
+    apart = max(math.sqrt(12.0), math.sqrt(2.0 * D)) * gp.num_features ** (-1.0 / D)
+    factor = max(2.0, (math.sqrt(D) - 0.5) / apart)
     parts = jtu.tree_leaves(gp.prior, is_leaf=lambda v: isinstance(v, AbstractStationary))
     leaves = [part.lengthscale for part in parts if isinstance(part, AbstractStationary)]
-    return _replace(model, {id(leaf): np.asarray(leaf) / factor for leaf in leaves if trained(leaf)})
+    shorter = {id(leaf): np.asarray(leaf) / factor for leaf in leaves if trained(leaf)}
+    return _replace(model, shorter) if shorter else None
 
 
 def _rescaled(model: Any, data: Data, wanted: Callable[[_Target], bool]) -> tuple[Any, bool]:
