@@ -457,7 +457,7 @@ def test_oscillations_are_not_left_as_noise():
     model, (x, y) = oscillation()
     first = ig.fit(ig.initialise.scales(model, (x, y)), (x, y), initialise=False, progress=False)
     second = ig.fit(model, (x, y), progress=False)
-    assert "shorter lengthscales" not in first.message and float(first.model.likelihood.variance) > 0.4
+    assert "looked like noise" not in first.message and float(first.model.likelihood.variance) > 0.4
     assert f"which reached {first.bound:.6g}, {second.bound:.6g}; labels looked like noise" in second.message
     rmse = np.sqrt(np.mean((np.sin(8.0 * x) - np.asarray(second.model.predict(x).mean)[:, 0]) ** 2))
     assert rmse < 0.1 and second.bound > first.bound + 150
@@ -476,3 +476,6 @@ def test_noise_is_noise_and_short_fits_and_frozen_lengthscales_stay():
     result = ig.fit(model, (x, noise), progress=False)
     alike = -75.0 * (np.log(2.0 * np.pi * noise.var()) + 1.0)
     assert "best of 2 starts" in result.message and abs(result.bound - alike) < 8.0
+    assert "of the labels' variance" in result.message and "of the labels' variance" not in short.message
+    steps = ig.fit(model, (x, noise), method="natgrad", progress=False)
+    assert "of the labels' variance: the inputs say little" in steps.message  # where there is no start once more

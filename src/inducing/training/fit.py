@@ -24,7 +24,7 @@ from .climb import ascents, climb
 from .interrupt import deferred_interrupt
 from .lbfgs import Ascent
 from .monitor import History
-from .outcome import Outcome, Watch, is_unbounded, message, took_for_noise
+from .outcome import Outcome, Watch, is_unbounded, message, noise_share, took_for_noise
 from .problem import Objective, Problem, make_problem, tied_again
 from .scales import automatic_scales, with_shorter_lengthscales
 from .stochastic import shuffled, start_key
@@ -198,7 +198,8 @@ def fit(
         except KeyboardInterrupt:  # the fit is at its end already, and not lost
             trained, jitter = jax.block_until_ready(finish())
     unbounded = is_unbounded(plan, best, model.likelihood, data)
-    said = message(plan, best, reached, interrupted, data, float(jitter), rescaled, again, unbounded)
+    noise = noise_share(trained.likelihood, data)
+    said = message(plan, best, reached, interrupted, data, float(jitter), rescaled, again, noise, unbounded)
     return FitResult(tied_again(trained, parts), best.history, said, plan.method, best.bound)
 
 

@@ -9,11 +9,13 @@ from jaxtyping import Array
 
 from ..data import Data
 from ..likelihoods.base import AbstractLikelihood
+from ..likelihoods.gaussian import Gaussian
 from ..parameters import dtype_of
 from .choice import Plan
 from .monitor import History
 from .problem import Problem
 
+FEW, MOSTLY = 10, 0.9  # labels that say nothing of noise, and the share of it that is worth a word
 LITTLE = 0.05  # nats for each label, about a tenth of its variance
 Seed = tuple[Array | None, Array]  # the user's key, and the number of a start
 
@@ -52,6 +54,7 @@ def message(
     jitter: float,
     rescaled: bool,
     again: bool,
+    noise: float,
     unbounded: bool,
 ) -> str:
     """`result.message`."""
@@ -64,6 +67,9 @@ def message(
         says.append(f"best of {len(reached)} starts, which reached {', '.join(f'{bound:.6g}' for bound in reached)}")
     if again:
         says.append("labels looked like noise, so that the last start had shorter lengthscales")
+    if noise > MOSTLY:
+        cure = "more features are needed" if again else "shorter lengthscales are needed at the start, or more features"
+        says.append(f"noise is {noise:.0%} of the labels' variance: the inputs say little of them, or {cure}")
     if interrupted and best.reason != "interrupted":
         says.append("interrupted in a later start")
     if rescaled:
@@ -86,6 +92,17 @@ def message(
         says.append(f"{data.num_missing} missing label{'s' if data.num_missing > 1 else ''}")
     says.append(f"largest relative jitter {jitter:.0e}")
     return "; ".join(says) + "."
+
+
+def noise_share(likelihood: AbstractLikelihood, data: Data) -> float:
+    """Gaussian noise over the variance of the labels; 0 where it is not one number, or of few labels."""
+    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
+    variance = getattr(likelihood, "variance", None) if isinstance(likelihood, Gaussian) else None
+    if not isinstance(variance, jax.Array) or variance.ndim > 0 or mask.sum() < FEW:
+        return 0.0
+    y = np.where(mask, y, np.nan)
+    spread = float(np.nanmean((y - np.nanmean(y, axis=0, keepdims=True)) ** 2))
+    return float(variance) / spread if spread > 0 else 0.0
 
 
 def took_for_noise(best: Outcome, data: Data) -> bool:
