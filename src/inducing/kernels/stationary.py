@@ -71,7 +71,14 @@ class AbstractStationary(AbstractKernel):
     def gram_at(
         self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None, lengthscale: Float[Array, " D"]
     ) -> Float[Array, "N N2"]:
-        """`gram` of inputs near the origin, with a lengthscale for each of their columns."""
+        """`gram` of inputs near the origin, with a lengthscale for each of their columns.
+
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> x = jnp.array([[0.0], [2.0]])
+        >>> k = ig.kernels.Matern52()
+        >>> bool(jnp.allclose(k.gram_at(x, None, jnp.full(1, 2.0)), ig.kernels.Matern52(2.0).gram(x)))
+        True
+        """
         rough = self.smoothness < 1
         s = squared_distance_self(X, lengthscale, rough) if X2 is None else squared_distance(X, X2, lengthscale, rough)
         # s by differences is in the same loop as g(s)

@@ -173,7 +173,7 @@ def fit(
                     break
                 again = True
             try:
-                begin = _partition(own, freeze, plan)
+                begin = parts if own is model else _partition(own, freeze, plan)
                 begin = begin if start in (0, starts) else _perturbed(begin, start_key(*seed))
                 outcome = _run(plan, own, begin, data, held, watch, steps, seed, optimiser, learning_rate, clamp)
             except FloatingPointError as error:  # the objective is no number at this start

@@ -96,21 +96,26 @@ def message(
 
 def noise_share(likelihood: AbstractLikelihood, data: Data) -> float:
     """Gaussian noise over the variance of the labels; 0 where it is not one number, or of few labels."""
-    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
-    variance = getattr(likelihood, "variance", None) if isinstance(likelihood, Gaussian) else None
-    if not isinstance(variance, jax.Array) or variance.ndim > 0 or mask.sum() < FEW:
+    noise = likelihood.variance if isinstance(likelihood, Gaussian) else None
+    n, variance = _labels_and_variances(data)
+    if not isinstance(noise, jax.Array) or noise.ndim > 0 or n.sum() < FEW:
         return 0.0
-    y = np.where(mask, y, np.nan)
-    spread = float(np.nanmean((y - np.nanmean(y, axis=0, keepdims=True)) ** 2))
-    return float(variance) / spread if spread > 0 else 0.0
+    spread = float(np.sum(n * variance) / n.sum())
+    return float(noise) / spread if spread > 0 else 0.0
+
+
+def _labels_and_variances(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """The number of labels of each output that has any, and their variance."""
+    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
+    seen = mask.any(axis=0)
+    return mask.sum(axis=0)[seen], np.nanvar(np.where(mask, y, np.nan)[:, seen], axis=0)
 
 
 def took_for_noise(best: Outcome, data: Data) -> bool:
     """Whether a fit has ended where one Gaussian for all labels of an output is about as good."""
     if not best.reason.startswith(("converged", "the line search")) or data.x is None:
         return False
-    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
-    n, variance = mask.sum(axis=0), np.nanvar(np.where(mask, y, np.nan), axis=0)
+    n, variance = _labels_and_variances(data)
     if not (variance > 0).all():
         return False
     alike = -0.5 * np.sum(n * (np.log(2.0 * np.pi * variance) + 1.0))
@@ -125,7 +130,7 @@ def is_unbounded(plan: Plan, best: Outcome, likelihood: AbstractLikelihood, data
         return False
     y, mask = np.asarray(data.y), np.asarray(data.mask)
     kinds = [support.kind for support in likelihood.supports]
-    dense = np.array([kind != "count" for kind in kinds]) & np.ones(y.shape[1], bool)
+    dense = np.array([kind != "count" for kind in kinds]) & mask.any(axis=0)
     mean = getattr(getattr(where.layers[-1], "prior", None), "mean_function", None)
     enough = mask.sum(axis=0) >= (1 if jax.tree.leaves(mean) else 2)
     lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
