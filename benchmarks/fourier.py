@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import inducing as ig
-from inducing.runtime import jit, limited_threads
+from inducing._xla import jit, limited_threads
 
 jax.config.update("jax_enable_x64", True)
 QUICK = "--quick" in sys.argv

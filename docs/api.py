@@ -16,11 +16,11 @@ MODULES = {  # by the name users write
     "ig.layers": "inducing.layers",
     "ig.initialise": "inducing.training.initialise",
     "ig.report": "inducing.report",
-    "ig.prediction": "inducing.prediction",
-    "ig.objectives": "inducing.objectives",
+    "ig.inference": "inducing.inference",
+    "ig.objectives": "inducing.bounds",
     "ig.parameters": "inducing.parameters",
     "ig.gaussian": "inducing.gaussian",
-    "ig.covariance": "inducing.covariance",
+    "ig.linalg": "inducing.linalg",
     "inducing.sklearn": "inducing.sklearn",
 }
 INTERNAL = {  # what modules of the library lend each other

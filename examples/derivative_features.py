@@ -23,7 +23,7 @@ F, steps = ig.features, 5 if quick else 100
 
 
 def both(Z):
-    return F.Union((F.InducingPoints(Z), F.Derivative(Z)))
+    return F.Union((F.InducingPoints(Z), F.InducingDerivatives(Z)))
 
 
 def train(features):

@@ -32,7 +32,7 @@ Y = (Y - Y.mean(axis=0)) / Y.std(axis=0)
 U, s, _ = np.linalg.svd(Y, full_matrices=False)
 dim = 5
 start = U[:, :dim] * np.sqrt(len(Y))
-latent = ig.LatentVariable(dim, ig.layers.PerDatum(start, scale=0.3))
+latent = ig.LatentVariable(dim, ig.layers.PerDatumEncoder(start, scale=0.3))
 prior = ig.priors.Independent(ig.kernels.SquaredExponential(jnp.full(dim, 2.0)), num=Y.shape[1])
 Z = ig.initialise.kmeans(start, 20)
 model = ig.Model([latent, ig.SparseGP(prior, ig.features.InducingPoints(Z))], ig.likelihoods.Gaussian(0.2))

@@ -26,7 +26,7 @@ y = slope * rng.normal(size=N) + np.sqrt(noise) * rng.normal(size=N)
 evidence = norm(0.0, np.sqrt(slope**2 + noise)).logpdf(y).sum()
 variance = 1.0 / (1.0 + slope**2 / noise)
 off = 0.3 + variance * slope * y / noise  # the exact posterior mean, moved
-latent = ig.LatentVariable(1, ig.layers.PerDatum(off[:, None], scale=1.5 * variance**0.5))
+latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(off[:, None], scale=1.5 * variance**0.5))
 model = ig.Model([latent, ig.layers.Deterministic(lambda h: slope * h)], ig.likelihoods.Gaussian(noise))
 data = ig.Data(None, y)
 replicates = (1, 3, 10) if quick else (1, 3, 10, 30, 100, 300)

@@ -47,7 +47,7 @@ left.legend(frameon=False)
 # With h beside x. Given θ = (slope, effect of h, bias), y has variance effect² + noise: the evidence by samples of θ.
 noise = np.random.default_rng(1)
 y = y + noise.normal(size=8)
-latent = ig.LatentVariable(1, ig.layers.PerDatum(y[:, None] - 0.8 * x[:, None] + 0.3, scale=0.3))
+latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(y[:, None] - 0.8 * x[:, None] + 0.3, scale=0.3))
 layer = ig.BayesianDense(2, 1, mean=[[0.8], [1.0], [-0.3]], scale=0.15, prior_scale=1.0)
 both = ig.Model([latent, layer], ig.likelihoods.Gaussian(0.09))
 both = ig.fit(both, (x, y), freeze=lambda m: m.likelihood, steps=20 if quick else 2000, progress=False).model

@@ -39,19 +39,19 @@ def gp(width=1, D=1, mean=None, root=0.3, M=4, seed=0):
 
 
 def latent_gp(encoder=None, **kwargs):
-    encoder = ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6) if encoder is None else encoder
+    encoder = ig.layers.PerDatumEncoder(0.3 * np.ones((N, 1)), scale=0.6) if encoder is None else encoder
     return ig.Model([ig.LatentVariable(1, encoder), gp(D=2, **kwargs)], ig.likelihoods.Gaussian(NOISE))
 
 
 def deep_latent_gp():
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(0.3 * np.ones((N, 1)), scale=0.6))
     layers = [latent, gp(2, D=2, mean=ig.means.Identity()), gp(D=2, seed=1)]
     return ig.Model(layers, ig.likelihoods.Gaussian(NOISE))
 
 
 def linear_decoder(slope=1.3, bias=0.2, noise=0.4, encoder=None):
     """y = slope·h + bias + ε, h ~ N(0, 1): the evidence is N(y | bias, slope² + noise)."""
-    encoder = ig.layers.PerDatum(np.full((N, 1), 0.1), scale=0.7) if encoder is None else encoder
+    encoder = ig.layers.PerDatumEncoder(np.full((N, 1), 0.1), scale=0.7) if encoder is None else encoder
     layers = [ig.LatentVariable(1, encoder), ig.layers.Deterministic(eqx.nn.Linear(1, 1, key=KEY))]
     layers[1] = eqx.tree_at(
         lambda d: (d.function.weight, d.function.bias), layers[1], (jnp.array([[slope]]), jnp.array([bias]))
@@ -67,6 +67,6 @@ def linear(*weights):
 
 def two_latents():
     a, b, c, d = SLOPES
-    encoders = [ig.layers.PerDatum(np.full((N, 1), m), scale=s) for m, s in ((0.2, 0.8), (-0.1, 0.6))]
+    encoders = [ig.layers.PerDatumEncoder(np.full((N, 1), m), scale=s) for m, s in ((0.2, 0.8), (-0.1, 0.6))]
     first, second = (ig.LatentVariable(1, e) for e in encoders)
     return ig.Model([first, linear(a, b), second, linear(c, d)], ig.likelihoods.Gaussian(NOISE))

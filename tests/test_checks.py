@@ -44,9 +44,9 @@ def model_of(likelihood):
         ig.gplvm_elbo,
         ig.gplvm_collapse,
         ig.PrecomputedElbo,
-        lambda model, data: ig.prediction.predict(model, data[0]),
-        lambda model, data: ig.prediction.posterior(model, data[0]),
-        lambda model, data: ig.prediction.draw(model, KEY),
+        lambda model, data: ig.inference.predict(model, data[0]),
+        lambda model, data: ig.inference.posterior(model, data[0]),
+        lambda model, data: ig.inference.draw(model, KEY),
         ig.report.plot_posterior,
         ig.report.plot_classification,
     ],
@@ -76,7 +76,7 @@ def test_an_index_that_addresses_nothing(name, index, message):
 
 
 def test_an_index_of_an_encoder():
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((4, 1))))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(np.zeros((4, 1))))
     gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.eye(2)))
     model = ig.Model([latent, gp], L.Gaussian(0.1))
     for index, message in (([0, 1, 2, 4], "data.index reaches 4"), ([0, -1, 2, 3], "data.index holds -1")):
@@ -146,7 +146,7 @@ def test_rows_without_labels_do_not_weigh_in_global_importance_weighting():
 
     @jax.jit
     def bound(mean):
-        latent = ig.LatentVariable(1, ig.layers.PerDatum(mean, scale=0.6))
+        latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(mean, scale=0.6))
         model = ig.Model([latent, ig.BayesianDense(2, 1, scale=0.3)], L.Gaussian(0.2))
         return ig.iw_elbo_global(model, data, key=jax.random.key(0), importance=4)
 

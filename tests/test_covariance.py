@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from inducing.covariance import Dense, Diagonal, batched, default_jitter
+from inducing.linalg import Dense, Diagonal, batched, default_jitter
 
 M = 4
 entries = arrays(float, (M, M), elements=st.floats(-2.0, 2.0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from inducing.covariance import BlockDiagonal, Dense, Diagonal, DiagonalPlusLowRank, Kronecker, batched
+from inducing.linalg import BlockDiagonal, Dense, Diagonal, DiagonalPlusLowRank, Kronecker, batched
 
 
 def _dense(theta, size, seed):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from inducing import demo
-from inducing.__main__ import main
+from inducing.cli import demo
+from inducing.cli.main import main
 from inducing.training.monitor import Progress
 
 TRAIN = demo.train

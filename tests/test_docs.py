@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import inducing as ig
-from inducing.__main__ import main
+from inducing.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("*.py"))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing import collapsed
+from inducing.bounds import collapsed
 from inducing.parameters import partition
 from inducing.training import lbfgs
 

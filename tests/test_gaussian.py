@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from inducing import gaussian
-from inducing.covariance import Dense, Diagonal
+from inducing.linalg import Dense, Diagonal
 
 N, M = 4, 3
 

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
-from inducing.objectives import expected_log_likelihood
+from inducing.bounds.elbo import expected_log_likelihood
 
 from .bounds import (
     DATA,
@@ -40,7 +40,7 @@ from .oracles.deep import importance_weighted, importance_weights
 def exact_encoder():
     """The posterior of h in the linear decoder."""
     v = 1 / (1 + 1.3**2 / 0.4)
-    return ig.layers.PerDatum(v * 1.3 * (Y - 0.2) / 0.4, scale=v**0.5)
+    return ig.layers.PerDatumEncoder(v * 1.3 * (Y - 0.2) / 0.4, scale=v**0.5)
 
 
 EVIDENCE = multivariate_normal(0.2, 1.3**2 + 0.4).logpdf(Y).sum()
@@ -129,7 +129,7 @@ def test_latent_variables_at_two_layers_reach_the_evidence():
 def test_latent_variables_at_two_layers_of_a_deep_gp():
     """An inner GP between two latent variables, one of them amortised: a finite bound and finite gradients."""
     amortised = ig.LatentVariable(1, ig.layers.Amortised.mlp(KEY, 1, x=1, y=1, hidden=(3, 1)))
-    layers = [ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((N, 1)))), gp(D=2), amortised, gp(D=2, seed=1)]
+    layers = [ig.LatentVariable(1, ig.layers.PerDatumEncoder(np.zeros((N, 1)))), gp(D=2), amortised, gp(D=2, seed=1)]
     model = ig.Model(layers, ig.likelihoods.Gaussian(NOISE))
     bound = partial(ig.elbo, data=DATA, key=KEY, importance=3, doubly_reparameterised=True)
     value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(bound))(model)
@@ -143,14 +143,14 @@ ZIGZAG = ig.Data(np.array([-1.0, -0.5, 0.5, 1.0]), np.array([1.0, -1.0, 1.0, -1.
 
 def dense_latent_model():
     """y_n = a·x_n + b·h_n + c + ε with random (a, b, c) shared by all data, through an inner dense layer and a sum."""
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.2 * np.ones((N, 1)), scale=0.7))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(0.2 * np.ones((N, 1)), scale=0.7))
     inner = ig.BayesianDense(2, 2, scale=np.array([[0.5**0.5], [0.5**0.5], [1.0]]))  # q = p
     return ig.Model([latent, inner, ig.layers.Deterministic(jnp.sum)], ig.likelihoods.Gaussian(NOISE))
 
 
 def gp_latent_model():
     """The same with a GP of a linear kernel as the inner layer: f(x, h) = a·x + b·h + c, (a, b, c) ~ N(0, I)."""
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.2 * np.ones((N, 1)), scale=0.7))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(0.2 * np.ones((N, 1)), scale=0.7))
     kernel = ig.kernels.Linear() + ig.kernels.Constant()
     features = ig.features.InducingPoints([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     inner = ig.SparseGP(ig.GP(kernel), features, jitter=1e-9)  # q = p
@@ -198,7 +198,7 @@ def wrong_bound(model, R, num):
 
 
 def test_minibatches_of_an_index_encoder_are_unbiased_and_order_is_irrelevant():
-    encoder = ig.layers.PerDatum(np.random.default_rng(1).normal(size=(N, 1)), scale=0.6)
+    encoder = ig.layers.PerDatumEncoder(np.random.default_rng(1).normal(size=(N, 1)), scale=0.6)
     model = latent_gp(encoder)
     full, error = mean_and_error(model, DATA, importance=4)
     parts = [

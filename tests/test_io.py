@@ -14,7 +14,7 @@ import inducing as ig
 
 def model(M=4, likelihood=None):
     X = np.linspace(-1.0, 1.0, 12)[:, None]
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((12, 1))))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(np.zeros((12, 1))))
     return ig.deep_gp(X, likelihood or ig.likelihoods.Gaussian(0.1), num_layers=2, num_inducing=M, latent=latent)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from inducing.covariance import Dense
-from inducing.lapack import ONE_THREAD, eigh, triangular_inverse
+from inducing._xla.lapack import ONE_THREAD, eigh, triangular_inverse
+from inducing.linalg import Dense
 from inducing.training.natural import natural_step
 
 

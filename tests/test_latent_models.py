@@ -56,7 +56,7 @@ def amortised(dim=1, **seen):
 
 def per_datum(dim):
     means = np.random.default_rng(1).normal(size=(N, dim))
-    return ig.LatentVariable(dim, ig.layers.PerDatum(0.3 * means, scale=0.3))
+    return ig.LatentVariable(dim, ig.layers.PerDatumEncoder(0.3 * means, scale=0.3))
 
 
 MODELS = {
@@ -131,7 +131,7 @@ def test_the_bound_of_a_network_is_the_expectation_over_its_weights(name):
 def test_a_linear_auto_encoder_with_a_bayesian_decoder_never_exceeds_its_evidence():
     """y_n = w h_n + b + ε: given w all is Gaussian, over all data together, and w is on a grid."""
     y = np.array([[0.9], [-1.3], [0.4]])
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.5 * y, scale=0.7))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(0.5 * y, scale=0.7))
     decoder = ig.BayesianDense(1, 1, mean=[[0.8], [0.0]], scale=[[0.4], [0.3]], prior_scale=[[1.2], [0.5]])
     model, data = ig.Model([latent, decoder], ig.likelihoods.Gaussian(0.2)), ig.Data(None, y)
     w = np.linspace(-10.0, 10.0, 4001)
@@ -179,7 +179,7 @@ def of_x(v):
 
 
 ENCODERS = {
-    "per datum": (lambda: ig.layers.PerDatum(9.0 * np.ones((N, 1))), lambda x: (0.3, 0.6)),
+    "per datum": (lambda: ig.layers.PerDatumEncoder(9.0 * np.ones((N, 1))), lambda x: (0.3, 0.6)),
     "of x and y": (lambda: ig.layers.Amortised.mlp(KEY, 1, x=1, y=1), lambda x: (0.3, 0.6)),
     "of x": (lambda: ig.layers.Amortised(of_x, sees=("x",)), lambda x: (2.0 * x, np.log1p(np.exp(-1.0)))),
 }
@@ -207,7 +207,7 @@ def test_predictive_densities_against_quadrature_over_h(name):
 def test_predictions_without_inputs():
     """A model of y alone: `predict(None)` is one new datum, X of no columns are so many, by the same formula."""
     slope = ig.layers.Deterministic(lambda h: jnp.array([1.5, -0.5]) * h[:1] + 0.2)
-    model = ig.Model([ig.LatentVariable(1, ig.layers.PerDatum(5.0 * np.ones((N, 1)))), slope], NOISE)
+    model = ig.Model([ig.LatentVariable(1, ig.layers.PerDatumEncoder(5.0 * np.ones((N, 1)))), slope], NOISE)
     one, many = model.predict(None, samples=20_000), model.predict(np.zeros((3, 0)), samples=20_000)
     assert one.mean.shape == (1, 2) and many.mean.shape == (3, 2)
     for prediction in (one, many):
@@ -243,7 +243,7 @@ def gplvm(labels, M, noise):
     h = np.sort(np.random.default_rng(0).uniform(-2.0, 2.0, (60, 1)), axis=0)
     prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2, mean=ig.means.Constant(np.zeros(2)))
     gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(-2.0, 2.0, M)[:, None]))
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(h, scale=0.1))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(h, scale=0.1))
     return ig.Model([latent, gp], ig.likelihoods.Gaussian(noise)), ig.Data(None, labels(h))
 
 

@@ -31,7 +31,7 @@ LEVELS = np.array([0.2, -0.1])
 
 
 def model():
-    encoder = eqx.tree_at(lambda e: e.lower, ig.layers.PerDatum(MEANS, SCALES, full=True), jnp.asarray(LOWER))
+    encoder = eqx.tree_at(lambda e: e.lower, ig.layers.PerDatumEncoder(MEANS, SCALES, full=True), jnp.asarray(LOWER))
     first = ig.LatentVariable(2, encoder, mean=PRIOR_MEAN, scale=PRIOR_SCALE)
     kernels = [ig.kernels.SquaredExponential(0.9 * np.ones(3), 0.8), ig.kernels.Matern32(1.1 * np.ones(3), 0.6)]
     inner = ig.SparseGP(ig.priors.LMC(W, kernels), ig.features.InducingPoints(Z1), M1, ROOT1, "v", jitter=0.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.objectives import _log_weights
+from inducing.bounds.elbo import _log_weights
 
 from .bounds import DATA, KEY, NOISE, UNSUPERVISED, N, deep_latent_gp, gp, linear, linear_decoder, two_latents
 
@@ -72,7 +72,7 @@ def encoder_gradients(model, data, num, **options):
 
 def latent_gp_with_a_skip():
     """[x, h] handed on beside a GP of them, which is drawn jointly over the replicates."""
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(0.3 * np.ones((N, 1)), scale=0.6))
     last = ig.layers.Deterministic(eqx.nn.Linear(3, 1, key=KEY))
     return ig.Model([latent, ig.Skip(gp(D=2, root=1.0)), last], ig.likelihoods.Gaussian(NOISE))
 
@@ -114,7 +114,7 @@ class Lines(ig.layers.AbstractLayer):
 
 
 def latent_model_of_ones_own():
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(0.3 * np.ones((N, 1)), scale=0.6))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(0.3 * np.ones((N, 1)), scale=0.6))
     return ig.Model([latent, Lines(), linear(0.8)], ig.likelihoods.Gaussian(NOISE))
 
 

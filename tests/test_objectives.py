@@ -59,14 +59,14 @@ def test_permuting_data_changes_nothing():
         np.testing.assert_allclose(elbo(model, permuted), elbo(model, DATA), rtol=1e-13)
     # q(h_n) of their own, next to points: rows of another datum would be noticed
     means = np.random.default_rng(1).normal(size=(N, 1))
-    certain = latent_gp(ig.layers.PerDatum(means, scale=1e-9))
+    certain = latent_gp(ig.layers.PerDatumEncoder(means, scale=1e-9))
     values = [elbo(certain, d, key=KEY) for d in (DATA, permuted)]
     np.testing.assert_allclose(*values, rtol=1e-6)
     assert abs(elbo(certain, ig.Data(X[order], Y[order]), key=KEY) - values[0]) > 0.01  # renumbered: so it can tell
 
 
 def test_rows_without_labels_contribute_nothing():
-    model = latent_gp(ig.layers.PerDatum(np.random.default_rng(1).normal(size=(N + 1, 1)), scale=0.6))
+    model = latent_gp(ig.layers.PerDatumEncoder(np.random.default_rng(1).normal(size=(N + 1, 1)), scale=0.6))
     more = ig.Data(np.concatenate([X, [[0.3]]]), np.concatenate([Y, [[np.nan]]]))
     a, da = mean_and_error(model, DATA, importance=3)
     b, db = mean_and_error(model, more, importance=3)
@@ -108,7 +108,7 @@ def test_the_sampled_gplvm_bound_agrees_with_the_closed_form():
     rng = np.random.default_rng(4)
     y, level = rng.normal(size=(5, 2)), np.array([3.0, -50.0])
     data = ig.Data(None, y)
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(rng.normal(size=(5, 1)), scale=0.5))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(rng.normal(size=(5, 1)), scale=0.5))
     prior = ig.priors.Independent(ig.kernels.SquaredExponential(0.8, 1.2), num=2)
     model = ig.Model(
         [latent, ig.SparseGP(prior, ig.features.InducingPoints([[-1.0], [0.0], [1.0]]))], ig.likelihoods.Gaussian(0.3)

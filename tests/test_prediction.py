@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
-from inducing import moments
+from inducing.inference import blocks as moments
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from inducing import quadrature, searches
-from inducing.likelihoods.special import (
+from inducing.numerics import quadrature
+from inducing.numerics import roots as searches
+from inducing.numerics.special import (
     beta_cdf,
     log1mexp,
     log_ndtr,

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing._xla import own_array
 from inducing.parameters import as_float_array
-from inducing.runtime import own_array
 
 BLAS = """
 import jax.numpy as jnp, threadpoolctl
-from inducing.runtime import limited_threads
+from inducing._xla import limited_threads
 
 def threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
@@ -54,7 +54,7 @@ def test_small_loops_with_barriers_compile():
     model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
     result = ig.fit(model, (x, np.sin(6.0 * x)), log_prior=log_prior, steps=2, progress=False)
     assert np.isclose(result.bound, ig.collapsed_elbo(result.model, (x, np.sin(6.0 * x))) + log_prior(result.model))
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((5, 1)), scale=0.4))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(np.zeros((5, 1)), scale=0.4))
     one = ig.features.InducingPoints([[0.0]])
     gp = ig.SparseGP(ig.priors.Independent(ig.kernels.SquaredExponential(), num=2), one)
     data = ig.Data(None, np.random.default_rng(1).normal(size=(5, 2)))

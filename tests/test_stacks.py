@@ -77,7 +77,7 @@ def test_wide_layers_pad_with_zeros():
 
 
 def test_outputs_and_a_latent_variable():
-    latent = ig.LatentVariable(2, ig.layers.PerDatum(np.zeros((12, 2))))
+    latent = ig.LatentVariable(2, ig.layers.PerDatumEncoder(np.zeros((12, 2))))
     model = ig.deep_gp(X, ig.likelihoods.HeteroscedasticGaussian(), num_inducing=5, latent=latent)
     assert [type(layer).__name__ for layer in model.layers] == ["LatentVariable", "SparseGP", "SparseGP"]
     assert model.layers[1].features.Z.shape == (5, 5)  # inputs and latent variable

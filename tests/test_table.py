@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.__main__ import main
-from inducing.table import _kind, _labels, _read, _write, run
+from inducing.cli.main import main
+from inducing.cli.table import _kind, _labels, _read, _write, run
 
 RNG = np.random.default_rng(0)
 
@@ -304,7 +304,7 @@ def test_a_fit_that_fails_is_one_line_and_leaves_no_file(tmp_path, capsys, monke
     def fails(*data, **options):
         raise FloatingPointError("no number")
 
-    monkeypatch.setattr("inducing.table.fit", fails)
+    monkeypatch.setattr("inducing.cli.table.fit", fails)
     x = np.linspace(0.0, 10.0, 40)
     train = write(tmp_path / "train.csv", ["x", "y"], zip(x, np.sin(x), strict=True))
     new, out = write(tmp_path / "new.csv", ["x"], [[1.5]]), tmp_path / "out.csv"

@@ -10,9 +10,9 @@ import numpy as np
 from protocol import Timed, serve
 
 import inducing as ig
-from inducing.collapsed import orders_of_sums
+from inducing._xla import jit, limited_threads
+from inducing.bounds.collapsed import orders_of_sums
 from inducing.parameters import partition
-from inducing.runtime import jit, limited_threads
 
 
 def model_of(case: dict, a: dict) -> ig.Model:

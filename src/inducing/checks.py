@@ -5,15 +5,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from .data import Data
-from .layers import encoders
-from .likelihoods.base import PerDatum
-from .likelihoods.gaussian import Gaussian
-from .likelihoods.per_output import PerOutput
-from .model import Model, kind_of
-from .parameters import at_least_one
-from .priors.derivative import Derivative
-from .priors.image import ImageConvolution
+from inducing.data import Data
+from inducing.layers import encoders
+from inducing.likelihoods.base import PerDatum
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.likelihoods.per_output import PerOutput
+from inducing.model import Model, kind_of
+from inducing.parameters import at_least_one
+from inducing.priors.derivative import Derivative
+from inducing.priors.image import ImageConvolution
 
 
 def check_model(model: Any) -> None:
@@ -89,8 +89,8 @@ def _check_widths(model: Any, data: Data) -> None:
 def _check_index(model: Any, index: np.ndarray) -> None:
     if index.min() < 0:
         raise ValueError(f"data.index holds {index.min()}; number the data from 0.")
-    for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | encoders.PerDatum)):
-        if isinstance(part, encoders.PerDatum) and index.max() >= part.mean.shape[0]:
+    for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | encoders.PerDatumEncoder)):
+        if isinstance(part, encoders.PerDatumEncoder) and index.max() >= part.mean.shape[0]:
             raise ValueError(
                 f"an encoder has Gaussians for {part.mean.shape[0]} data, but data.index reaches {index.max()}; "
                 "number the data from 0 as in the encoder."

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .runtime import own_array
+from inducing._xla import own_array
 
 
 class Data(eqx.Module):

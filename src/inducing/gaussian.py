@@ -12,7 +12,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .covariance import AbstractCovariance, diagonal_of
+from inducing.linalg import AbstractCovariance, diagonal_of
 
 Coordinates = Literal["u", "v", "w"]
 
@@ -29,7 +29,7 @@ def condition(
 
         f | u ~ N( μ_f + Σfu Σuu⁻¹ (u − μ_u),  Σff − Σfu Σuu⁻¹ Σuf )
 
-    >>> from inducing.covariance import Diagonal
+    >>> from inducing.linalg import Diagonal
     >>> one = jnp.ones(1)
     >>> mean, cov = condition(0 * one, 0 * one, one[:, None], 0.5 * one[:, None], Diagonal(one), 2 * one)
     >>> float(mean[0]), float(cov[0, 0])
@@ -53,7 +53,7 @@ def marginalise(
 
         f ~ N( μ_f + Σfu Σuu⁻¹ (m − μ_u),  Σff − Σfu Σuu⁻¹ (Σuu − S) Σuu⁻¹ Σuf )
 
-    >>> from inducing.covariance import Diagonal
+    >>> from inducing.linalg import Diagonal
     >>> one = jnp.ones(1)
     >>> S = 0.25 * one[:, None]
     >>> mean, cov = marginalise(0 * one, 0 * one, one[:, None], one[:, None], Diagonal(one), 2 * one, S)
@@ -91,7 +91,7 @@ def kl(m: Float[Array, " M"], root: Array, mu: Float[Array, " M"], covariance: A
 
         ½ ( tr K⁻¹RRᵀ + (m − μ)ᵀ K⁻¹ (m − μ) − M + log |K| − log |RRᵀ| )
 
-    >>> from inducing.covariance import Diagonal
+    >>> from inducing.linalg import Diagonal
     >>> float(kl(jnp.ones(2), jnp.ones(2), jnp.zeros(2), Diagonal(jnp.ones(2))))
     1.0
     """

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .layers.sparse_gp import SparseGP
+from inducing.layers.sparse_gp import SparseGP
 
 FORMAT = "inducing-1"
 M = TypeVar("M")

@@ -8,27 +8,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .data import Data
-from .layers.base import AbstractLayer, append, stack_width, sum_of_kl
-from .layers.deterministic import Skip, first_layer
-from .layers.latent_variable import LatentVariable
-from .likelihoods.base import AbstractLikelihood
-from .parameters import Module, as_key, dtype_of
-from .priors.as_input import OutputAsInput
-from .priors.gp import GP
-from .priors.independent import Independent
-from .priors.lmc import AbstractMixture
-from .priors.matrix_valued import MatrixValued, every_output
+from inducing.data import Data
+from inducing.layers.base import AbstractLayer, append, stack_width, sum_of_kl
+from inducing.layers.deterministic import Skip, first_layer
+from inducing.layers.latent_variable import LatentVariable
+from inducing.likelihoods.base import AbstractLikelihood
+from inducing.parameters import Module, as_key, dtype_of
+from inducing.priors.as_input import OutputAsInput
+from inducing.priors.gp import GP
+from inducing.priors.independent import Independent
+from inducing.priors.lmc import AbstractMixture
+from inducing.priors.matrix_valued import MatrixValued, every_output
 
 if TYPE_CHECKING:
-    from .prediction import JointPredictive, Posterior, Predictive
+    from inducing.inference.predict import JointPredictive, Posterior, Predictive
 
 
 class Model(Module):
     """Layers and a likelihood: y_n ~ p(y | f_L), f_L = the last layer at the output of those before it.
 
     `layers` is one layer or a sequence of them. `predict(X)` is the distribution of new labels, `posterior(X)` that of
-    f_L, `draw(key)` a function drawn from it, `kl()` the sum of the layers' KLs; `help(ig.prediction.predict)` and so
+    f_L, `draw(key)` a function drawn from it, `kl()` the sum of the layers' KLs; `help(ig.inference.predict)` and so
     on say more. `ig.fit` gives a trained model.
 
     >>> import inducing as ig
@@ -131,8 +131,8 @@ class Model(Module):
         samples: int = 100,
         index: Any = None,
     ) -> "Predictive | JointPredictive":
-        """The predictive distribution p(y | X) of new labels: see `inducing.prediction.predict`."""
-        from .prediction import predict
+        """The predictive distribution p(y | X) of new labels: see `inducing.inference.predict`."""
+        from inducing.inference.predict import predict
 
         return predict(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples, index=index)
 
@@ -145,14 +145,14 @@ class Model(Module):
         key: Array | None = None,
         samples: int = 100,
     ) -> "Posterior":
-        """q(f(X)), mean, variance and covariance as asked: see `inducing.prediction.posterior`."""
-        from .prediction import posterior
+        """q(f(X)), mean, variance and covariance as asked: see `inducing.inference.posterior`."""
+        from inducing.inference.predict import posterior
 
         return posterior(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples)
 
     def draw(self, key: Array, num_features: int = 1024) -> Callable:
-        """One function of q(f), the same wherever it is evaluated: see `inducing.prediction.draw`."""
-        from .prediction import draw
+        """One function of q(f), the same wherever it is evaluated: see `inducing.inference.draw`."""
+        from inducing.inference.predict import draw
 
         return draw(self, key, num_features)
 

@@ -22,7 +22,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .runtime import own_array
+from inducing._xla import own_array
 
 
 class Constraint(NamedTuple):

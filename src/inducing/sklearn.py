@@ -24,18 +24,18 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
-from . import likelihoods
-from .checks import check_counts
-from .features.points import InducingPoints
-from .kernels.stationary import Matern52
-from .layers.sparse_gp import SparseGP
-from .likelihoods.base import AbstractLikelihood
-from .means import Constant
-from .model import Model
-from .priors.gp import GP
-from .priors.independent import Independent
-from .training.fit import fit
-from .training.initialise import kmeans
+from inducing import likelihoods
+from inducing.checks import check_counts
+from inducing.features.points import InducingPoints
+from inducing.kernels.stationary import Matern52
+from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.base import AbstractLikelihood
+from inducing.means import Constant
+from inducing.model import Model
+from inducing.priors.gp import GP
+from inducing.priors.independent import Independent
+from inducing.training.fit import fit
+from inducing.training.initialise import kmeans
 
 
 class _GP(BaseEstimator):

@@ -139,7 +139,7 @@ def test_numpy_integers_are_whole_numbers():
     assert F.EigenMercer(three, [0.0], [1.0]).num_features == 3
     assert F.EigenNumerical(np.zeros((4, 1)), three).num_features == 3
     assert F.SphericalHarmonics(three, np.int32(2)).num_features == 9
-    assert F.Derivative(np.zeros((2, 2)), np.int64(1)).num_features == 2
+    assert F.InducingDerivatives(np.zeros((2, 2)), np.int64(1)).num_features == 2
     assert k.HilbertSpace(k.Matern32(), [(-1.0, 1.0)] * 2, three).num == (3, 3)
     one = np.int64(1)
     assert [type(d.degree) for d in (k.Polynomial(three), k.SphericalArcCosine(one))] == [int, int]

@@ -239,7 +239,7 @@ def test_dirac_features_are_inducing_points():
 
 def test_union_reports_the_jitter_of_its_parts():
     """Two equal points need jitter, whichever part they stand in and whatever is needed after."""
-    twice, slope = F.InducingPoints([[0.2], [0.2]]), F.Derivative([[1.0]])
+    twice, slope = F.InducingPoints([[0.2], [0.2]]), F.InducingDerivatives([[1.0]])
     kernel = k.SquaredExponential()
     needed = float(twice.Kuu(kernel, 0.0).relative_jitter)
     K = F.Union((twice, slope)).Kuu(kernel, 0.0)

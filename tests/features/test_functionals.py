@@ -248,7 +248,7 @@ def test_spherical_harmonics_are_orthonormal(dim):
 def test_derivative_features_are_limits_of_differences():
     Z, X, h = jnp.asarray([[0.3, -0.2], [0.9, 0.5]]), jnp.asarray([[0.3, -0.2], [-0.4, 1.1], [0.1, 0.2]]), 1e-4
     for kernel, error in ((k.SquaredExponential([0.7, 0.9], 1.4), 1e-6), (k.Matern52([0.7, 0.9], 1.4), 1e-5)):
-        features = F.Derivative(Z, dims=(1, 0))
+        features = F.InducingDerivatives(Z, dims=(1, 0))
         step = h * jnp.asarray([[0.0, 1.0], [1.0, 0.0]])
 
         def difference(f, step=step):
@@ -289,7 +289,7 @@ SMOOTH_AND_ROUGH = k.ActiveDims(k.SquaredExponential(0.7), 0) * k.ActiveDims(k.M
 def test_derivatives_along_a_smooth_column_of_a_rough_kernel():
     """∂/∂z of σ² exp(−(z − x)²/2ℓ²) exp(−|w − y|/m) is −(z − x)/ℓ² times it."""
     Z, X = np.array([[0.1, 0.3], [0.8, -0.2]]), np.array([[0.5, 0.1], [-0.3, 0.3]])
-    layer = ig.SparseGP(ig.GP(SMOOTH_AND_ROUGH), F.Derivative(Z, 0))
+    layer = ig.SparseGP(ig.GP(SMOOTH_AND_ROUGH), F.InducingDerivatives(Z, 0))
     d = Z[:, None] - X[None]
     K = np.exp(-0.5 * (d[..., 0] / 0.7) ** 2 - np.abs(d[..., 1]) / 0.5)
     np.testing.assert_allclose(
@@ -300,8 +300,8 @@ def test_derivatives_along_a_smooth_column_of_a_rough_kernel():
 def test_pairs_that_cannot_work_are_refused_with_a_reason():
     refused = [
         (k.SquaredExponential(), F.Fourier(0.0, 1.0, 2), "Fourier.*Matern12.*SquaredExponential.*plain_fourier"),
-        (k.Matern12(), F.Derivative([[0.0]]), "Derivative.*derivative along column 0.*Matern12.*Matern32"),
-        (SMOOTH_AND_ROUGH, F.Derivative([[0.0, 1.0]]), "Derivative.*derivative along column 1.*Product"),
+        (k.Matern12(), F.InducingDerivatives([[0.0]]), "Derivative.*derivative along column 0.*Matern12.*Matern32"),
+        (SMOOTH_AND_ROUGH, F.InducingDerivatives([[0.0, 1.0]]), "Derivative.*derivative along column 1.*Product"),
         (2.0 * k.Matern32(), F.Fourier(0.0, 1.0, 2), r"Fourier.*Product; a number in front.*variance of k"),
         (2.0 * k.Periodic(k.Matern32()), F.Fourier(0.0, 1.0, 2), "Fourier.*Product; for other kernels"),
         (k.ActiveDims(k.Matern32(), 1), F.Fourier(0.0, 1.0, 2), r"ActiveDims; features.Product\(\(Fourier\(…\),\)\)"),
@@ -323,8 +323,8 @@ def test_bad_arguments_are_named():
         (lambda: F.Fourier(0.0, 1.0, 0), "num"),
         (lambda: F.FreeFourier(2.0, 1.0, [1.0]), "a < b"),
         (lambda: F.Fourier(0.0, 1.0, 2).Kuf(k.Matern32(), jnp.zeros((3, 2))), "2 columns.*Product"),
-        (lambda: F.Derivative([[0.0, 1.0]], 2), "dims holds 2"),
-        (lambda: F.Derivative([[0.0, 1.0]], (0, 1)), "2 entries for 1 rows"),
+        (lambda: F.InducingDerivatives([[0.0, 1.0]], 2), "dims holds 2"),
+        (lambda: F.InducingDerivatives([[0.0, 1.0]], (0, 1)), "2 entries for 1 rows"),
         (lambda: F.Integral(lambda x: x, [0.0], [1.0], 0), "number of nodes in each dimension must be .*got 0"),
         (lambda: F.RegionAverage([[0.0]], [[1.0]], -1), "number of nodes in each dimension must be .*got -1"),
         (lambda: F.Integral(lambda x: x, [1.0], [0.0]), "lower must be below upper"),
@@ -355,7 +355,7 @@ def test_bad_arguments_are_named():
 
 def test_numbers_that_are_not_whole_are_named(unchecked):
     for call, message in (
-        (lambda: F.Derivative([[0.0, 1.0]], (0.5,)), "dims holds 0.5"),
+        (lambda: F.InducingDerivatives([[0.0, 1.0]], (0.5,)), "dims holds 0.5"),
         (lambda: F.Integral(lambda x: x, [0.0], [1.0], 2.5), "number of nodes in each dimension must be .*got 2.5"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -296,7 +296,7 @@ def test_own_kernels_have_the_derivatives_they_declare():
             return (1.0 + jnp.dot(x, y)) ** 2
 
     Z = jnp.array([[1.0], [2.0]])
-    slopes = ig.features.Derivative(Z)
+    slopes = ig.features.InducingDerivatives(Z)
     for refused in (lambda: slopes.Kuu(Brownian(), 0.0), lambda: slopes.Kuf(Brownian(), Z)):
         with pytest.raises(TypeError, match="a kernel whose process has a derivative"):
             refused()

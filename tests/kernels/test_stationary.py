@@ -171,7 +171,7 @@ def test_matern12_has_finite_gradients_at_coincident_points():
 def test_slopes_where_the_kernel_is_a_constant_of_compiled_code(name):
     """x/ℓ − x/ℓ is then a rounding error, and not the same one wherever the compiler computes it."""
     kernel, X = make(name, 0.6, 1.3), jnp.asarray(np.random.default_rng(0).uniform(-1.0, 1.0, (7, 2)))
-    variances = jnp.diagonal(jax.jit(lambda X: features.Derivative(X).Kuu(kernel, 0.0).dense())(X))
+    variances = jnp.diagonal(jax.jit(lambda X: features.InducingDerivatives(X).Kuu(kernel, 0.0).dense())(X))
     np.testing.assert_allclose(variances, SLOPES[name] * 1.3 / 0.6**2, rtol=1e-12)
 
 

@@ -16,7 +16,7 @@ MEAN, SCALE = RNG.normal(size=(3, 2)), RNG.uniform(0.5, 1.5, size=(3, 2))
 
 
 def per_datum(full):
-    encoder = ig.layers.PerDatum(MEAN, SCALE, full=full)
+    encoder = ig.layers.PerDatumEncoder(MEAN, SCALE, full=full)
     return eqx.tree_at(lambda e: e.lower, encoder, jnp.array([[0.3], [-0.4], [0.8]])) if full else encoder
 
 
@@ -77,7 +77,7 @@ def test_predictions_use_the_prior_unless_the_encoder_sees_only_x():
 
     new = ig.Data(jnp.zeros((20_000, 1)))
     for encoder, mean, scale in [
-        (ig.layers.PerDatum(10.0 * jnp.ones((5, 1))), 0.5, 2.0),
+        (ig.layers.PerDatumEncoder(10.0 * jnp.ones((5, 1))), 0.5, 2.0),
         (ig.layers.Amortised(network), 0.5, 2.0),
         (ig.layers.Amortised(network, sees=("x",)), 3.0, np.log1p(np.exp(-4.0))),
         (ig.layers.Amortised(network, sees=("input",)), 3.0, np.log1p(np.exp(-4.0))),
@@ -201,14 +201,15 @@ def test_bad_input_is_refused(unchecked):
     with pytest.raises(TypeError, match="encoder must be"):
         ig.LatentVariable(1, lambda v: v)
     with pytest.raises(ValueError, match=r"mean must be \[N, d\]"):
-        ig.layers.PerDatum(jnp.zeros(3))
+        ig.layers.PerDatumEncoder(jnp.zeros(3))
     with pytest.raises(ValueError, match="scale has shape"):
         ig.LatentVariable(2, scale=[1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"PerDatum\.scale must be positive"):
-        ig.layers.PerDatum(jnp.zeros((2, 1)), scale=-1.0)
+        ig.layers.PerDatumEncoder(jnp.zeros((2, 1)), scale=-1.0)
     with pytest.raises(ValueError, match=r"scale has shape \[5\]; for a mean \[5, 2\] .*one for each datum: \[5, 1\]"):
-        ig.layers.PerDatum(jnp.zeros((5, 2)), scale=np.ones(5))
-    np.testing.assert_array_equal(ig.layers.PerDatum(jnp.zeros((2, 3)), scale=[[1], [2]]).scale[:, 2], [1.0, 2.0])
+        ig.layers.PerDatumEncoder(jnp.zeros((5, 2)), scale=np.ones(5))
+    scale = ig.layers.PerDatumEncoder(jnp.zeros((2, 3)), scale=[[1], [2]]).scale
+    np.testing.assert_array_equal(scale[:, 2], [1.0, 2.0])
     with pytest.raises(ValueError, match="dim must be an integer of at least 1, got 0"):
         ig.layers.Amortised.mlp(KEY, 0, y=1)
     with pytest.raises(ValueError, match="y must be an integer of at least 1, got -1"):

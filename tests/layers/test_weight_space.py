@@ -139,7 +139,7 @@ def test_memory_grows_with_replicates_squared_times_data():
     data = ig.Data(jnp.zeros((N, 0)), jnp.zeros(N))
     run = jax.make_jaxpr(lambda x: gp.propagate(x, KEY, data, R))(jnp.zeros((N, R, 1)))
     assert N * R * R <= largest(run.jaxpr) <= 2 * N * R * R
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(jnp.zeros((N, 1))))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.zeros((N, 1))))
     arrays, static = eqx.partition(ig.Model([latent, gp, gp], ig.likelihoods.Gaussian(0.1)), eqx.is_inexact_array)
 
     def bound(arrays):

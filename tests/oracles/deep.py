@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import inducing as ig
-from inducing.gplvm import psi_statistics
-from inducing.objectives import expected_log_likelihood
+from inducing.bounds.elbo import expected_log_likelihood
+from inducing.bounds.gplvm import psi_statistics
 
 from .common import array, likelihood, sparse_gp, squared_exponential
 
@@ -84,7 +84,7 @@ def importance_weighted(q, log_w, S):
 
 def linear_gaussian(spec):
     w, b = spec["w"], spec["b"]
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(array([[spec["m"]]]), scale=spec["v"] ** 0.5))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(array([[spec["m"]]]), scale=spec["v"] ** 0.5))
     model = ig.Model([latent, ig.layers.Deterministic(lambda h: w * h + b)], ig.likelihoods.Gaussian(spec["s2"]))
     h, q, explik, log_w, kl = (np.asarray(a) for a in importance_weights(model, ig.Data(None, array([spec["y"]]))))
     joint = q * np.exp(log_w[0])
@@ -99,7 +99,7 @@ def linear_gaussian(spec):
 
 
 def latent_variable_svgp(spec):
-    encoder = ig.layers.PerDatum(array(spec["w_mean"])[:, None], scale=array(spec["w_var"])[:, None] ** 0.5)
+    encoder = ig.layers.PerDatumEncoder(array(spec["w_mean"])[:, None], scale=array(spec["w_var"])[:, None] ** 0.5)
     gp = sparse_gp(ig.GP(squared_exponential(spec)), spec["Z"], spec["q_mu"], spec["q_sqrt"], whiten=True)
     model = ig.Model([ig.LatentVariable(1, encoder), gp], ig.likelihoods.Gaussian(spec["noise_variance"]))
     data = ig.Data(array(spec["X"]), array(spec["y"]))
@@ -111,7 +111,7 @@ def latent_variable_svgp(spec):
 
 def bayesian_gplvm(spec):
     Y, kernel = array(spec["Y"]), squared_exponential(spec)
-    latent = ig.LatentVariable(2, ig.layers.PerDatum(array(spec["X_mean"]), scale=array(spec["X_var"]) ** 0.5))
+    latent = ig.LatentVariable(2, ig.layers.PerDatumEncoder(array(spec["X_mean"]), scale=array(spec["X_var"]) ** 0.5))
     prior = ig.priors.Independent(kernel, num=Y.shape[1])
     gp = ig.SparseGP(prior, ig.features.InducingPoints(array(spec["Z"])), jitter=0.0)
     model, data = ig.Model([latent, gp], ig.likelihoods.Gaussian(spec["noise_variance"])), ig.Data(None, Y)

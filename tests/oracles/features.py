@@ -37,7 +37,7 @@ def derivative(case: dict) -> dict:
 
 def _derivative_kernel(kernel, X, X2):
     N, D = X.shape
-    first, second = ig.features.Derivative(X), ig.features.Derivative(X2)
+    first, second = ig.features.InducingDerivatives(X), ig.features.InducingDerivatives(X2)
     cross = first.apply(lambda Z: second.Kuf(kernel, Z).T)
     return {
         "K": kernel.gram(X, X2),
@@ -50,9 +50,9 @@ def _derivative_kernel(kernel, X, X2):
 def _derivative_inducing(kernel, inputs):
     Z, Xs = array(inputs["Z"]), array(inputs["Xs"])
     data = array(inputs["X"]), array(inputs["y"])[:, None]
-    features = ig.features.Union((ig.features.InducingPoints(Z), ig.features.Derivative(Z)))
+    features = ig.features.Union((ig.features.InducingPoints(Z), ig.features.InducingDerivatives(Z)))
     likelihood = ig.likelihoods.Gaussian(inputs["noise_f"])
-    predicted = ig.features.Union((ig.features.InducingPoints(Xs), ig.features.Derivative(Xs)))
+    predicted = ig.features.Union((ig.features.InducingPoints(Xs), ig.features.InducingDerivatives(Xs)))
 
     def model(coordinates):
         return ig.Model(

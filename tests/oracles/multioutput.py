@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 import inducing as ig
-from inducing.covariance import batched
+from inducing.linalg import batched
 
 from .common import array, squared_exponential
 

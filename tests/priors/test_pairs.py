@@ -91,7 +91,7 @@ def test_matrix_valued_kernels_of_features():
     """k(x, x') B[p, q] with slopes in x of single outputs, and with Fourier features of each output."""
     B, X, z, ell = np.array([[1.5, 2.0], [2.0, 4.5]]), np.array([[-0.4], [0.5], [0.9]]), np.array([0.1, 0.7]), 0.6
     smooth, rough = (ig.priors.MatrixValued(rows(kernel(ell)), 2) for kernel in (SE, ig.kernels.Matern32))
-    slopes = ig.features.Derivative([[0.1, 0.0], [0.7, 1.0]], dims=0)
+    slopes = ig.features.InducingDerivatives([[0.1, 0.0], [0.7, 1.0]], dims=0)
     waves = ig.features.Product((ig.features.Fourier(-1.0, 1.5, 1), ig.features.InducingPoints([[0.0], [1.0]])))
     Kuf = jax.jit(lambda X: (smooth.Kuf(slopes, X)[0], rough.Kuf(waves, X)[0]))(X)
     d, angle = z[:, None] - X.T, 2 * np.pi / 2.5 * (X[:, 0] + 1.0)
@@ -135,7 +135,7 @@ def test_categories_are_checked_in_every_kind_of_features():
     for prior, features, value in (
         (MATRIX, F.Union((good, F.InducingPoints(wrong))), 2.0),
         (MATRIX, F.EigenNumerical(wrong, 1), 2.0),
-        (MATRIX, F.Derivative(wrong, 0), 2.0),
+        (MATRIX, F.InducingDerivatives(wrong, 0), 2.0),
         (MATRIX, F.Product((F.InducingPoints(Z1), F.InducingPoints(wrong[:, 1:]))), 2.0),
         (two, F.Additive((good, F.InducingPoints(wrong))), 2.0),
         (MATRIX, F.RegionAverage(Z2, Z2 + 1.0, 2), 0.37),

@@ -13,7 +13,7 @@ import pytest
 import inducing as ig
 from inducing.data import as_data
 from inducing.parameters import partition
-from inducing.training.choice import make_plan
+from inducing.training.plan import make_plan
 
 from .problems import regression, wave
 
@@ -160,7 +160,7 @@ def test_numbers_of_outputs_and_data_that_do_not_fit():
 
 
 def test_held_out_data_have_no_latent_variable_or_noise_of_training_data():
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((30, 1))))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(np.zeros((30, 1))))
     gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(np.zeros((2, 2))))
     with pytest.raises(ValueError, match=r"held_out needs q\(h\) of new data.*Amortised"):
         ig.fit(ig.Model([latent, gp], ig.likelihoods.Gaussian()), (X, y), held_out=(X[:3], y[:3]), progress=False)

@@ -401,7 +401,7 @@ def test_scales_of_a_first_layer_inside_a_skip(coordinates):
 def test_scales_of_gps_above_a_latent_variable():
     """(√D − ½) standard deviations of x in its units, and of h and f, which are appended to it, by their priors."""
     x = 1e6 * np.random.default_rng(0).normal(size=500)
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(np.zeros((500, 1)), scale=1e-3), scale=2.0)
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(np.zeros((500, 1)), scale=1e-3), scale=2.0)
     kernels = [ig.kernels.Matern52(lengthscale=jnp.ones(2), variance=9.0), ig.kernels.Matern52(lengthscale=jnp.ones(3))]
     gps = [ig.SparseGP(ig.GP(k), ig.features.InducingPoints(np.zeros((1, k.lengthscale.size)))) for k in kernels]
     model = init.scales(ig.Model([latent, ig.Skip(gps[0]), gps[1]], ig.likelihoods.Gaussian()), (x, np.ones(500)))

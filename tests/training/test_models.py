@@ -32,7 +32,7 @@ def test_a_minibatch_moves_only_the_gaussians_of_its_own_rows():
     """Decay would move all rows."""
     decay = optax.chain(optax.add_decayed_weights(0.5), optax.sgd(0.1))
     mean = np.random.default_rng(0).normal(size=(12, 1))
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(mean, scale=0.5))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(mean, scale=0.5))
     model = ig.Model([latent, ig.BayesianDense(1, 2, key=KEY)], ig.likelihoods.Gaussian(0.1))
     data = ig.Data(None, np.random.default_rng(1).normal(size=(12, 2)))
     moved = quiet(model, data, method="adam", steps=1, batch_size=4, optimiser=decay).model.layers[0].encoder
@@ -159,7 +159,7 @@ def test_a_gplvm_finds_the_curve():
     t = np.linspace(-1.5, 1.5, 20)
     labels = np.stack([t, np.sin(2 * t), np.cos(2 * t)], axis=1)
     start = (t + np.random.default_rng(0).normal(size=20))[:, None]
-    latent = ig.LatentVariable(1, ig.layers.PerDatum(start, scale=0.3))
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(start, scale=0.3))
     prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=3)
     gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(-2.0, 2.0, 7)[:, None]))
     model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))

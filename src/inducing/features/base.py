@@ -8,11 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..covariance import AbstractCovariance, Dense
-from ..kernels.base import AbstractKernel
-from ..kernels.composite import ActiveDims, Product
-from ..kernels.constant import Constant
-from ..parameters import Module
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.composite import ActiveDims, Product
+from inducing.kernels.constant import Constant
+from inducing.linalg import AbstractCovariance, Dense
+from inducing.parameters import Module
 
 
 class AbstractFeatures(Module):
@@ -27,7 +27,7 @@ class AbstractFeatures(Module):
     `uses_kernel` that it depends on the kernel. For a kind of your own see docs/extend.md.
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.Derivative([[0.0], [1.0]])
+    >>> features = ig.features.InducingDerivatives([[0.0], [1.0]])
     >>> features.apply(lambda X: X[:, 0] ** 2).tolist()      # the slopes of x² at 0 and 1
     [0.0, 2.0]
     """
@@ -74,7 +74,7 @@ def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: floa
     """Kuu by its definition, apply to both arguments of the kernel: eq:suuij_id.
 
     >>> import inducing as ig
-    >>> slopes = ig.features.Derivative([[0.0], [2.0]])
+    >>> slopes = ig.features.InducingDerivatives([[0.0], [2.0]])
     >>> ig.features.general_Kuu(slopes, ig.kernels.SquaredExponential(), 0.0).dense().round(3).tolist()      # −3 e⁻²
     [[1.0, -0.406], [-0.406, 1.0]]
     """

@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..covariance import BlockDiagonal, Kronecker
-from ..kernels.base import AbstractKernel
-from ..kernels.composite import ActiveDims, Sum
-from ..kernels.composite import Product as ProductKernel
-from .base import AbstractFeatures, refuse
-from .derivative import check_parts
-from .quadrature_rules import check_nodes, in_blocks
+from inducing.features.base import AbstractFeatures, refuse
+from inducing.features.derivative import check_parts
+from inducing.features.quadrature_rules import check_nodes, in_blocks
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.composite import ActiveDims, Sum
+from inducing.kernels.composite import Product as ProductKernel
+from inducing.linalg import BlockDiagonal, Kronecker
 
 MOST = 50_000
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import Dense
-from ..kernels.composite import smoothness_along
-from ..parameters import as_whole, real
-from .base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
+from inducing.features.base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
+from inducing.kernels.composite import smoothness_along
+from inducing.linalg import Dense
+from inducing.parameters import as_whole, real
 
 
 def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
@@ -19,7 +19,7 @@ def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
     return dims if dims is None or isinstance(dims, int) else tuple(as_whole(d) for d in dims)
 
 
-class Derivative(AbstractFeatures):
+class InducingDerivatives(AbstractFeatures):
     """Partial derivatives of f at inputs Z [K, D], by automatic differentiation: eq:muui_id_d to eq:suuij_id_d.
 
         u[m] = ∂f/∂x_{d(m)} (Z_m),    Kuf[m](x) = ∂k(Z_m, x)/∂z_{d(m)},    Kuu[m, n] = ∂²k(Z_m, Z_n)/∂z_{d(m)}∂z'_{d(n)}
@@ -28,10 +28,10 @@ class Derivative(AbstractFeatures):
     point by point. Along these dimensions the kernel's process needs a derivative in mean square (Matern12 has none).
 
     >>> import jax.numpy as jnp, inducing as ig
-    >>> gradient = ig.features.Derivative([[0.0, 1.0], [2.0, 3.0]])
+    >>> gradient = ig.features.InducingDerivatives([[0.0, 1.0], [2.0, 3.0]])
     >>> gradient.num_features
     4
-    >>> slope = ig.features.Derivative([[0.0, 1.0], [2.0, 3.0]], dims=1)
+    >>> slope = ig.features.InducingDerivatives([[0.0, 1.0], [2.0, 3.0]], dims=1)
     >>> slope.apply(lambda X: X[:, 0] * X[:, 1] ** 2).tolist()
     [0.0, 12.0]
     """
@@ -46,17 +46,19 @@ class Derivative(AbstractFeatures):
         if shape is None:
             return
         if len(shape) != 2:
-            raise ValueError(f"Derivative.Z must be [K, D], one input a row, got shape {list(shape)}.")
+            raise ValueError(f"InducingDerivatives.Z must be [K, D], one input a row, got shape {list(shape)}.")
         dims = (self.dims,) if isinstance(self.dims, int) else self.dims
         if dims is None:
             return
         if not isinstance(self.dims, int) and len(dims) != shape[0]:
             raise ValueError(
-                f"Derivative.dims has {len(dims)} entries for {shape[0]} rows of Z; pass one for each row."
+                f"InducingDerivatives.dims has {len(dims)} entries for {shape[0]} rows of Z; pass one for each row."
             )
         wrong = [d for d in dims if not isinstance(d, int) or not 0 <= d < shape[1]]
         if wrong:
-            raise ValueError(f"Derivative.dims holds {wrong[0]!r} but Z has {shape[1]} columns, counted from 0.")
+            raise ValueError(
+                f"InducingDerivatives.dims holds {wrong[0]!r} but Z has {shape[1]} columns, counted from 0."
+            )
 
     @property
     def num_features(self) -> int:
@@ -104,7 +106,7 @@ class Union(AbstractFeatures):
 
     >>> import inducing as ig
     >>> Z = [[0.0], [1.0]]
-    >>> both = ig.features.Union((ig.features.InducingPoints(Z), ig.features.Derivative(Z)))
+    >>> both = ig.features.Union((ig.features.InducingPoints(Z), ig.features.InducingDerivatives(Z)))
     >>> both.num_features, both.Kuu(ig.kernels.SquaredExponential(), 0.0).dense().shape
     (4, (4, 4))
     """

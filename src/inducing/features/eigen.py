@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..covariance import Diagonal
-from ..kernels.base import AbstractKernel, check_size
-from ..kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
-from ..kernels.stationary import SquaredExponential
-from ..lapack import eigh
-from ..parameters import as_whole, fixed
-from ..quadrature import qmc_rule
-from .base import AbstractFeatures, check_columns, refuse
-from .quadrature_rules import gauss_hermite, gauss_legendre, in_blocks, tensor
+from inducing._xla.lapack import eigh
+from inducing.features.base import AbstractFeatures, check_columns, refuse
+from inducing.features.quadrature_rules import gauss_hermite, gauss_legendre, in_blocks, tensor
+from inducing.kernels.base import AbstractKernel, check_size
+from inducing.kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
+from inducing.kernels.stationary import SquaredExponential
+from inducing.linalg import Diagonal
+from inducing.numerics.quadrature import qmc_rule
+from inducing.parameters import as_whole, fixed
 
 
 class EigenMercer(AbstractFeatures):

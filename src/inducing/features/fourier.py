@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..covariance import Dense, DiagonalPlusLowRank
-from ..data import as_inputs
-from ..kernels.base import AbstractKernel
-from ..kernels.stationary import Matern12, Matern32, Matern52
-from ..parameters import as_whole, fixed, positive
-from .base import AbstractFeatures, check_columns, refuse
-from .quadrature_rules import gauss_legendre
+from inducing.data import as_inputs
+from inducing.features.base import AbstractFeatures, check_columns, refuse
+from inducing.features.quadrature_rules import gauss_legendre
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.stationary import Matern12, Matern32, Matern52
+from inducing.linalg import Dense, DiagonalPlusLowRank
+from inducing.parameters import as_whole, fixed, positive
 
 
 class Fourier(AbstractFeatures):

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..parameters import Module, as_float_array, as_whole, fixed, real
-from .base import AbstractFeatures, check_columns, check_points, general_Kuf, general_Kuu
-from .quadrature_rules import check_nodes, gauss_legendre, tensor
+from inducing.features.base import AbstractFeatures, check_columns, check_points, general_Kuf, general_Kuu
+from inducing.features.quadrature_rules import check_nodes, gauss_legendre, tensor
+from inducing.parameters import Module, as_float_array, as_whole, fixed, real
 
 
 class Integral(AbstractFeatures):

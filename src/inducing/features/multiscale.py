@@ -5,13 +5,13 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import Dense
-from ..kernels.base import check_size
-from ..kernels.stationary import SquaredExponential
-from ..parameters import positive, real
-from ..quadrature import qmc_rule
-from .base import AbstractFeatures, check_columns, refuse
-from .quadrature_rules import gauss_hermite, gaussian_grid, in_blocks, tensor
+from inducing.features.base import AbstractFeatures, check_columns, refuse
+from inducing.features.quadrature_rules import gauss_hermite, gaussian_grid, in_blocks, tensor
+from inducing.kernels.base import check_size
+from inducing.kernels.stationary import SquaredExponential
+from inducing.linalg import Dense
+from inducing.numerics.quadrature import qmc_rule
+from inducing.parameters import positive, real
 
 
 class Multiscale(AbstractFeatures):

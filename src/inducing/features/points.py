@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from jaxtyping import Array, Float
 
-from ..covariance import Dense
-from ..parameters import real
-from .base import AbstractFeatures, check_columns
+from inducing.features.base import AbstractFeatures, check_columns
+from inducing.linalg import Dense
+from inducing.parameters import real
 
 
 class InducingPoints(AbstractFeatures):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..parameters import at_least_one
+from inducing.parameters import at_least_one
 
 MOST_NODES = 2**23
 BLOCK = 8192

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..covariance import Diagonal
-from ..kernels.hilbert_space import MOST
-from ..kernels.zonal import AbstractZonal
-from ..parameters import as_whole
-from ..quadrature import qmc_rule
-from .base import AbstractFeatures, check_columns, refuse
-from .quadrature_rules import gauss_legendre
+from inducing.features.base import AbstractFeatures, check_columns, refuse
+from inducing.features.quadrature_rules import gauss_legendre
+from inducing.kernels.hilbert_space import MOST
+from inducing.kernels.zonal import AbstractZonal
+from inducing.linalg import Diagonal
+from inducing.numerics.quadrature import qmc_rule
+from inducing.parameters import as_whole
 
 
 class SphericalHarmonics(AbstractFeatures):

@@ -9,7 +9,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from inducing.runtime import apart
+from inducing._xla import apart, barrier
 
 # Up to this many dimensions the sum of squared differences is about as fast as the product form, and more exact.
 DIRECT_DIMENSIONS = 4
@@ -128,4 +128,4 @@ def moved(tangent: Any) -> Array:
 def _rows_of(parts: list[Array]) -> Array:
     """[1, part, …]ᵀ, laid out in memory as such: reverse mode multiplies by it, quickest along its rows."""
     ones = jnp.ones((1, parts[0].shape[0]), parts[0].dtype)
-    return lax.optimization_barrier(jnp.concatenate([ones, *(part.T for part in parts)], axis=0))
+    return barrier(jnp.concatenate([ones, *(part.T for part in parts)], axis=0))

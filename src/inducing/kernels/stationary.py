@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from inducing._xla import apart, barrier
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size
 from inducing.kernels.distance import (
     by_differences,
@@ -20,7 +21,6 @@ from inducing.kernels.distance import (
     squared_distance_self,
 )
 from inducing.parameters import positive
-from inducing.runtime import apart
 
 WIDER = 8.0  # how far half of the frequencies of draws are spread, for processes with few derivatives
 
@@ -281,7 +281,7 @@ def _gaussian(X: Array, Z: Array | None, lengthscale: Array, variance: Array) ->
 @partial(_gaussian.defjvp, symbolic_zeros=True)
 def _gaussian_jvp(primals, tangents):
     (X, Z, lengthscale, variance), (dX, dZ, dlengthscale, dvariance) = primals, tangents
-    K = jax.lax.optimization_barrier(_gaussian(X, Z, lengthscale, variance))  # or else each use multiplies by σ² anew
+    K = barrier(_gaussian(X, Z, lengthscale, variance))  # or else each use multiplies by σ² anew
     other, dother = (X, dX) if Z is None else (Z, dZ)
     dlog = moved(dvariance) / jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)  # σ² may have underflown to 0
     # apart: or else the gradient of K is written over K

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..data import Data
-from ..parameters import Module, dtype_of
+from inducing._xla import barrier
+from inducing.data import Data
+from inducing.parameters import Module, dtype_of
 
 
 def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -20,7 +21,7 @@ def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     >>> standard_normal(jax.random.key(0), (2, 3), "float32").shape
     (2, 3)
     """
-    return jax.lax.optimization_barrier(jax.random.normal(key, (math.prod(shape),), dtype)).reshape(shape)
+    return barrier(jax.random.normal(key, (math.prod(shape),), dtype)).reshape(shape)
 
 
 class AbstractLayer(Module):

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..parameters import (
+from inducing.layers.base import AbstractLayer, standard_normal
+from inducing.parameters import (
     POSITIVE,
     REAL,
     as_float_array,
@@ -17,7 +18,6 @@ from ..parameters import (
     positive,
     real,
 )
-from .base import AbstractLayer, standard_normal
 
 
 class BayesianDense(AbstractLayer):

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..parameters import dtype_of
-from .base import AbstractLayer, append, draw_stack, refuse_terminal, stack_width, sum_of_kl
+from inducing.layers.base import AbstractLayer, append, draw_stack, refuse_terminal, stack_width, sum_of_kl
+from inducing.parameters import dtype_of
 
 
 class Deterministic(AbstractLayer):

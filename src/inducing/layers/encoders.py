@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import Data
-from ..parameters import Module, as_float_array, as_key, at_least_one, positive, real
-from .deterministic import first_line
+from inducing.data import Data
+from inducing.layers.deterministic import first_line
+from inducing.parameters import Module, as_float_array, as_key, at_least_one, positive, real
 
 
 class AbstractEncoder(Module):
@@ -42,7 +42,7 @@ class AbstractEncoder(Module):
         """A ValueError if the encoder is not one of latent variables of this dimension."""
 
 
-class PerDatum(AbstractEncoder):
+class PerDatumEncoder(AbstractEncoder):
     """One Gaussian for each datum, addressed by `Data.index`: minibatches and shuffling are safe.
 
     `mean` is [N, d]; `scale`, the standard deviations, broadcasts to it. With `full` the covariance is full, its root
@@ -50,7 +50,7 @@ class PerDatum(AbstractEncoder):
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
-    >>> encoder = ig.layers.PerDatum(jnp.zeros((5, 2)), scale=0.1, full=True)
+    >>> encoder = ig.layers.PerDatumEncoder(jnp.zeros((5, 2)), scale=0.1, full=True)
     >>> mean, root = encoder(jnp.zeros((2, 1, 0)), ig.Data(None, [1.0, 2.0], index=[4, 0]), 2)
     >>> mean.shape, root.shape
     ((2, 1, 2), (2, 1, 2, 2))

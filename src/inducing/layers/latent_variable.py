@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import Data, as_data
-from ..lapack import triangular_inverse
-from ..parameters import as_float_array, at_least_one, dtype_of, positive, real
-from .base import AbstractLayer, append, refuse_terminal, standard_normal
-from .encoders import AbstractEncoder
+from inducing._xla.lapack import triangular_inverse
+from inducing.data import Data, as_data
+from inducing.layers.base import AbstractLayer, append, refuse_terminal, standard_normal
+from inducing.layers.encoders import AbstractEncoder
+from inducing.parameters import as_float_array, at_least_one, dtype_of, positive, real
 
 
 class Sample(NamedTuple):
@@ -36,7 +36,7 @@ class LatentVariable(AbstractLayer):
 
     >>> import jax, jax.numpy as jnp
     >>> import inducing as ig
-    >>> layer = ig.LatentVariable(2, ig.layers.PerDatum(jnp.zeros((3, 2)), scale=0.1))
+    >>> layer = ig.LatentVariable(2, ig.layers.PerDatumEncoder(jnp.zeros((3, 2)), scale=0.1))
     >>> data = ig.Data([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
     >>> y, log_weight = layer.propagate(data.x[:, None], jax.random.key(0), data, replicates=4)
     >>> y.shape, log_weight.shape
@@ -60,7 +60,7 @@ class LatentVariable(AbstractLayer):
         dim = at_least_one("dim", dim)
         if encoder is not None and not isinstance(encoder, AbstractEncoder):
             raise TypeError(
-                f"encoder must be ig.layers.PerDatum(...), ig.layers.Amortised(...) or None, "
+                f"encoder must be ig.layers.PerDatumEncoder(...), ig.layers.Amortised(...) or None, "
                 f"got {type(encoder).__name__}."
             )
         if encoder is not None:
@@ -108,7 +108,7 @@ class LatentVariable(AbstractLayer):
 
         >>> import jax.numpy as jnp
         >>> import inducing as ig
-        >>> layer = ig.LatentVariable(2, ig.layers.PerDatum(jnp.zeros((3, 2))))
+        >>> layer = ig.LatentVariable(2, ig.layers.PerDatumEncoder(jnp.zeros((3, 2))))
         >>> mean, root, kl = layer.posterior(ig.Data(None, [0.0, 1.0, 2.0]))
         >>> mean.shape, kl.tolist()
         ((3, 2), [0.0, 0.0, 0.0])

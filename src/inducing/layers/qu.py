@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import AbstractCovariance, batched, diagonal_of
-from ..priors.latents import repeat as repeat
-from ..products import products
+from inducing._xla.matmul import products
+from inducing.linalg import AbstractCovariance, batched, diagonal_of
+from inducing.priors.latents import repeat as repeat
 
 Root = Array | tuple[Array, ...]
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import root_derivative
-from ..products import (
+from inducing._xla import barrier
+from inducing._xla.matmul import (
     lower_gram,
     lower_times_transpose,
     lower_transpose_times,
@@ -14,6 +14,7 @@ from ..products import (
     splits,
     times_transpose,
 )
+from inducing.linalg import root_derivative
 
 
 def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
@@ -100,7 +101,7 @@ def _mean_and_reduction_jvp(primals, tangents):
     # plain sums, whose transpose is a broadcast that fuses with what follows
     dreduction = jnp.sum(2.0 * T * _for_each(dKuf, len(T)), axis=1) + jnp.sum(_for_each(A, len(T)) * HA, axis=1)
     # The reverse pass of what follows is computed once, not in each loop over [L, M, n] that it is multiplied in.
-    return (mean, reduction), jax.lax.optimization_barrier((dmean, dreduction))
+    return (mean, reduction), barrier((dmean, dreduction))
 
 
 def _back(inverse_root: Float[Array, "K M M"], W: Float[Array, "L M M"]) -> Float[Array, "L M M"]:
@@ -108,7 +109,7 @@ def _back(inverse_root: Float[Array, "K M M"], W: Float[Array, "L M M"]) -> Floa
     upper = jnp.swapaxes(inverse_root, 1, 2)
     if not splits(W.shape[-1]):
         return upper @ W
-    return product(jnp.broadcast_to(jax.lax.optimization_barrier(upper), W.shape), W, "upper")
+    return product(jnp.broadcast_to(barrier(upper), W.shape), W, "upper")
 
 
 def _half_form(W: Array, E: Array, R: Array, dR: Array) -> Float[Array, "L M M"]:

@@ -10,11 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..covariance import AbstractCovariance, Dense, batched, default_jitter
-from ..features.base import AbstractFeatures
-from ..gaussian import Coordinates
-from ..parameters import as_float_array, dtype_of, lower_triangular, real
-from ..priors.base import (
+from inducing._xla import barrier
+from inducing._xla.matmul import lower_gram, products
+from inducing.features.base import AbstractFeatures
+from inducing.gaussian import Coordinates
+from inducing.layers import qu
+from inducing.layers.base import AbstractLayer, standard_normal
+from inducing.layers.reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
+from inducing.linalg import AbstractCovariance, Dense, batched, default_jitter
+from inducing.numerics.quadrature import safe_sqrt
+from inducing.parameters import as_float_array, dtype_of, lower_triangular, real
+from inducing.priors.base import (
     AbstractPrior,
     mix_coupled_covariance,
     mix_coupled_variance,
@@ -22,15 +28,10 @@ from ..priors.base import (
     mix_mean,
     mix_variance,
 )
-from ..priors.base import (
+from inducing.priors.base import (
     weights as output_weights,
 )
-from ..priors.latents import apply_features
-from ..products import lower_gram, products
-from ..quadrature import safe_sqrt
-from . import qu
-from .base import AbstractLayer, standard_normal
-from .reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
+from inducing.priors.latents import apply_features
 
 
 class Quadratic(NamedTuple):
@@ -346,7 +347,7 @@ class SparseGP(AbstractLayer):
     def _sample_each(self, X: Float[Array, "n D"], key: Array) -> Float[Array, "n P"]:
         """A sample of f at each point by itself, for uncoupled latents with one site."""
         # behind a barrier: XLA would make the transpose a part of the product that gives the mean, and that slow
-        mean_s, reduction = jax.lax.optimization_barrier(self._reduction(X, None))
+        mean_s, reduction = barrier(self._reduction(X, None))
         mean = self.prior.mean(X) + mix_mean(self.prior, mean_s.T[..., None])
         prior_variance = jnp.broadcast_to(self.prior.Kff_diag(X)[..., 0], mean_s.shape)
         variance = (prior_variance - reduction).T

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Int
 
 from inducing.likelihoods.predictive import Predictive, lenient
 from inducing.likelihoods.supports import REAL, Support, check_support
+from inducing.numerics.quadrature import expectation, graded_nodes, log_expectation
+from inducing.numerics.roots import peak_of
 from inducing.parameters import Module, fixed
-from inducing.quadrature import expectation, graded_nodes, log_expectation
-from inducing.searches import peak_of
 
 PREDICTIVE_NODES = 80
 BEND = 1.5  # the width in f within which links and their logarithms bend, around 0

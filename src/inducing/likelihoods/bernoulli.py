@@ -21,7 +21,9 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.special import (
+from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
+from inducing.numerics.quadrature import log_expectation, threshold_cdf, tower_expectation
+from inducing.numerics.special import (
     beta_remainder,
     log_beta,
     log_ndtr,
@@ -31,9 +33,7 @@ from inducing.likelihoods.special import (
     logistic_terms,
     mills_ratio,
 )
-from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.parameters import fixed
-from inducing.quadrature import log_expectation, threshold_cdf, tower_expectation
 
 LOG_LINKS = {"probit": log_ndtr, "logit": jax.nn.log_sigmoid}
 TOWERS = {"probit": log_ndtr_tower, "logit": log_sigmoid_tower}

@@ -22,10 +22,10 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
-from inducing.likelihoods.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
+from inducing.numerics.quadrature import student_t_cdf, threshold_cdf
+from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
 from inducing.parameters import fixed, positive
-from inducing.quadrature import student_t_cdf, threshold_cdf
 
 _LOG_2PI = math.log(2 * math.pi)
 

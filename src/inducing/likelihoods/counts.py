@@ -20,10 +20,10 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.bernoulli import logistic_expected_log_prob
-from inducing.likelihoods.special import bounded_exp, logistic_log_prob, stirling_remainder
 from inducing.likelihoods.supports import COUNT, Support
+from inducing.numerics.quadrature import expectation, threshold_cdf
+from inducing.numerics.special import bounded_exp, logistic_log_prob, stirling_remainder
 from inducing.parameters import POSITIVE, fixed, positive, unit_interval
-from inducing.quadrature import expectation, threshold_cdf
 
 
 def _log_softplus(f: Array) -> Array:

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
 from inducing.likelihoods.supports import REAL, Support
+from inducing.numerics.quadrature import expectation, log_expectation
+from inducing.numerics.roots import peak_of
 from inducing.parameters import positive
-from inducing.quadrature import expectation, log_expectation
-from inducing.searches import peak_of
 
 _LOG_2PI = math.log(2 * math.pi)
 

@@ -10,10 +10,8 @@ from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import BEND, AbstractLikelihood
 from inducing.likelihoods.gaussian import regress
-from inducing.likelihoods.special import log_sigmoid_tower
 from inducing.likelihoods.supports import Support, classes
-from inducing.parameters import UNIT_INTERVAL, fixed
-from inducing.quadrature import (
+from inducing.numerics.quadrature import (
     expectation,
     gaussian_nodes,
     graded_nodes,
@@ -24,6 +22,8 @@ from inducing.quadrature import (
     tensor_rule,
     tower_expectation,
 )
+from inducing.numerics.special import log_sigmoid_tower
+from inducing.parameters import UNIT_INTERVAL, fixed
 
 QMC_NODES = 1024
 

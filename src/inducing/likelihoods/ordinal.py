@@ -6,10 +6,10 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import AbstractLikelihood, broadcast, marginal_variance
-from inducing.likelihoods.special import log_ndtr_difference, log_ndtr_narrow
 from inducing.likelihoods.supports import Support, classes
+from inducing.numerics.quadrature import expectation
+from inducing.numerics.special import log_ndtr_difference, log_ndtr_narrow
 from inducing.parameters import ordered, positive
-from inducing.quadrature import expectation
 
 
 class Ordinal(AbstractLikelihood):

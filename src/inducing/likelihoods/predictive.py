@@ -13,13 +13,13 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, Key
 
-from inducing.covariance import Dense, default_jitter
+from inducing._xla import default_jit, own_array
 from inducing.data import as_labels
 from inducing.likelihoods.supports import fill_missing
+from inducing.linalg import Dense, default_jitter
+from inducing.numerics.quadrature import safe_sqrt
+from inducing.numerics.roots import crossing
 from inducing.parameters import as_key
-from inducing.quadrature import safe_sqrt
-from inducing.runtime import own_array
-from inducing.searches import crossing
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
@@ -157,7 +157,7 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
     return own_array(np.asarray(out)[:N], out.dtype)
 
 
-@eqx.filter_jit
+@default_jit
 def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
     """fn(predictive, *rows); many inputs go through in blocks, so that memory stays bounded."""
     if predictive.latent_mean.shape[-2] <= BLOCK:
@@ -262,7 +262,7 @@ def refuse_variances_alone(correlated: bool, method: str) -> None:
         )
 
 
-@eqx.filter_jit
+@default_jit
 def _sample(p: Predictive, key: Array, shape: tuple[int, ...]) -> Array:
     latent, label = jax.random.split(key)
     f = sample_mixture(*_components(p), latent, shape)

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
-from .base import AbstractPrior, dense_weights, mix_covariance
-from .latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, repeat
-from .matrix_valued import output_index, pick
+from inducing.kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
+from inducing.priors.base import AbstractPrior, dense_weights, mix_covariance
+from inducing.priors.latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, repeat
+from inducing.priors.matrix_valued import output_index, pick
 
 
 def as_input(prior: AbstractPrior) -> "OutputAsInput":

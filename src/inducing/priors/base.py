@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..covariance import AbstractCovariance
-from ..features.base import AbstractFeatures
-from ..kernels.base import AbstractKernel
-from ..parameters import Module, dtype_of
-from .latents import repeat
+from inducing.features.base import AbstractFeatures
+from inducing.kernels.base import AbstractKernel
+from inducing.linalg import AbstractCovariance
+from inducing.parameters import Module, dtype_of
+from inducing.priors.latents import repeat
 
 if TYPE_CHECKING:
-    from .exact import ExactGP
+    from inducing.priors.exact import ExactGP
 
 Features = AbstractFeatures | tuple[AbstractFeatures, ...]
 """One kind of features for all latents, or one for each."""
@@ -123,7 +123,7 @@ class AbstractPrior(Module):
         >>> exact.mean([0.5]).shape
         (1, 1)
         """
-        from .exact import ExactGP
+        from inducing.priors.exact import ExactGP
 
         return ExactGP(self, X, y, noise_variance)
 

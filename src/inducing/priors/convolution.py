@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..features.quadrature_rules import gauss_legendre, gaussian_grid, tensor
-from ..kernels.base import AbstractKernel
-from ..kernels.stationary import SquaredExponential, fourier_features, weighted_frequencies
-from ..means import AbstractMean, Zero, as_mean
-from ..parameters import REAL, Module, at_least_one, fixed, positive, real
-from .base import AbstractPrior
-from .gp import draw_kernel
-from .independent import Independent, Latents, as_independent, columns
-from .latents import BLOCK_ENTRIES, grouped, in_blocks, repeat
+from inducing.features.quadrature_rules import gauss_legendre, gaussian_grid, tensor
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.stationary import SquaredExponential, fourier_features, weighted_frequencies
+from inducing.means import AbstractMean, Zero, as_mean
+from inducing.parameters import REAL, Module, at_least_one, fixed, positive, real
+from inducing.priors.base import AbstractPrior
+from inducing.priors.gp import draw_kernel
+from inducing.priors.independent import Independent, Latents, as_independent, columns
+from inducing.priors.latents import BLOCK_ENTRIES, grouped, in_blocks, repeat
 
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}  # in each dimension, and how many widths they reach
 

@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel
-from ..parameters import at_least_one
-from .as_input import OutputAsInput
-from .base import AbstractPrior, weights
+from inducing.kernels.base import AbstractKernel
+from inducing.parameters import at_least_one
+from inducing.priors.as_input import OutputAsInput
+from inducing.priors.base import AbstractPrior, weights
 
 
 class Derivative(AbstractPrior):

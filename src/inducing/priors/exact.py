@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..covariance import Dense
-from ..data import Data, as_inputs
-from ..parameters import Module, dtype_of
-from .base import AbstractPrior, mix_variance
+from inducing.data import Data, as_inputs
+from inducing.linalg import Dense
+from inducing.parameters import Module, dtype_of
+from inducing.priors.base import AbstractPrior, mix_variance
 
 
 class ExactGP(Module):

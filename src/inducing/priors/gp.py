@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..kernels.base import AbstractKernel
-from ..kernels.composite import Sum
-from ..means import AbstractMean, Zero, as_mean
-from ..parameters import dtype_of
-from .base import AbstractPrior
-from .latents import Parts, mapped, mean_of_sum, over_latents
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.composite import Sum
+from inducing.means import AbstractMean, Zero, as_mean
+from inducing.parameters import dtype_of
+from inducing.priors.base import AbstractPrior
+from inducing.priors.latents import Parts, mapped, mean_of_sum, over_latents
 
 
 class GP(AbstractPrior):

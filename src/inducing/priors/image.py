@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel
-from ..means import AbstractMean, as_mean
-from ..parameters import at_least_one, dtype_of, real
-from .base import AbstractPrior
-from .independent import Independent, Latents, as_independent, columns
-from .latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, over_latents
+from inducing.kernels.base import AbstractKernel
+from inducing.means import AbstractMean, as_mean
+from inducing.parameters import at_least_one, dtype_of, real
+from inducing.priors.base import AbstractPrior
+from inducing.priors.independent import Independent, Latents, as_independent, columns
+from inducing.priors.latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, over_latents
 
 
 class ImageConvolution(AbstractPrior):

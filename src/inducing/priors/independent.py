@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel
-from ..kernels.composite import Sum
-from ..means import AbstractMean, as_mean
-from ..parameters import at_least_one
-from .base import AbstractPrior
-from .gp import GP, column, draw_kernel
-from .latents import Parts, apply_features, grouped, mean_of_sum, over_latents
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.composite import Sum
+from inducing.means import AbstractMean, as_mean
+from inducing.parameters import at_least_one
+from inducing.priors.base import AbstractPrior
+from inducing.priors.gp import GP, column, draw_kernel
+from inducing.priors.latents import Parts, apply_features, grouped, mean_of_sum, over_latents
 
 Latents = Any
 """What users pass for latent processes: a GP, which all share, or a sequence; a kernel stands for its zero-mean GP.

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..covariance import same_rank
-from ..features.base import AbstractFeatures
-from ..kernels.composite import Sum
+from inducing.features.base import AbstractFeatures
+from inducing.kernels.composite import Sum
+from inducing.linalg import same_rank
 
 BLOCK_ENTRIES = 2**20
 """Kernel entries that are held at a time."""

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel
-from ..means import AbstractMean, as_mean
-from ..parameters import as_float_array, positive, real
-from .base import AbstractPrior
-from .independent import Independent, Latents, as_independent, columns
+from inducing.kernels.base import AbstractKernel
+from inducing.means import AbstractMean, as_mean
+from inducing.parameters import as_float_array, positive, real
+from inducing.priors.base import AbstractPrior
+from inducing.priors.independent import Independent, Latents, as_independent, columns
 
 
 class AbstractMixture(AbstractPrior):

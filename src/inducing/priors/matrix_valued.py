@@ -7,15 +7,15 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..kernels.base import AbstractKernel
-from ..kernels.composite import ActiveDims, Product, Sum
-from ..kernels.coregion import Coregion
-from ..means import AbstractMean, as_mean
-from ..parameters import at_least_one
-from .base import AbstractPrior
-from .gp import draw_kernel
-from .independent import columns
-from .latents import inputs_of_latents, mapped, mean_of_sum, over_latents
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.composite import ActiveDims, Product, Sum
+from inducing.kernels.coregion import Coregion
+from inducing.means import AbstractMean, as_mean
+from inducing.parameters import at_least_one
+from inducing.priors.base import AbstractPrior
+from inducing.priors.gp import draw_kernel
+from inducing.priors.independent import columns
+from inducing.priors.latents import inputs_of_latents, mapped, mean_of_sum, over_latents
 
 ROWS = "the features of MatrixValued are those of rows (x, p), the number of the output in the last column"
 

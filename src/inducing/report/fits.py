@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..data import as_labels
-from ..likelihoods.predictive import Predictive
-from ..prediction import JointPredictive
-from .style import BLUE, GREY, ORANGE, axes_or_new
+from inducing.data import as_labels
+from inducing.inference.predict import JointPredictive
+from inducing.likelihoods.predictive import Predictive
+from inducing.report.style import BLUE, GREY, ORANGE, axes_or_new
 
 
 def plot_history(result: Any, *, ax: Any = None) -> Any:

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import check_model
-from ..data import as_inputs
-from ..parameters import as_key
-from .style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
+from inducing.checks import check_model
+from inducing.data import as_inputs
+from inducing.parameters import as_key
+from inducing.report.style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
 
 SAMPLES = 500  # of models that are sampled: with fewer, lines are rough by chance
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Data, as_data
-from ..features import InducingPoints
+from inducing.data import Data, as_data
+from inducing.features import InducingPoints
 
 BLUE, ORANGE, GREY = "#31688e", "#d1602b", "#444444"
 CLASSES = ("#31688e", "#d1602b", "#35a06b", "#8a4f9e", "#c9a227", "#7a7a7a")

@@ -1,6 +1,6 @@
 """Training: `fit`, natural gradients, starting values."""
 
-from . import initialise as initialise
-from .fit import FitResult as FitResult
-from .fit import fit as fit
-from .natural import natural_gradient_step as natural_gradient_step
+from inducing.training import initialise as initialise
+from inducing.training.fit import FitResult as FitResult
+from inducing.training.fit import fit as fit
+from inducing.training.natural import natural_gradient_step as natural_gradient_step

@@ -5,12 +5,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import check_model_and_data
-from ..data import Data, as_data
-from ..layers.encoders import PerDatum
-from ..likelihoods.base import PerDatum as PerDatumValues
-from ..model import Model
-from ..parameters import dtype_of
+from inducing.checks import check_model_and_data
+from inducing.data import Data, as_data
+from inducing.layers.encoders import PerDatumEncoder
+from inducing.likelihoods.base import PerDatum
+from inducing.model import Model
+from inducing.parameters import dtype_of
 
 
 def checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
@@ -19,13 +19,13 @@ def checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
         held = as_data(held_out, dtype_of(model))
     except (TypeError, ValueError) as error:
         raise type(error)(f"held_out: {error}") from error
-    kinds = {type(v) for v in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | PerDatumValues))}
-    if PerDatum in kinds:
+    kinds = {type(v) for v in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatumEncoder | PerDatum))}
+    if PerDatumEncoder in kinds:
         raise ValueError(
-            "held_out needs q(h) of new data, but an encoder is PerDatum, with Gaussians of the training data alone; "
+            "held_out needs q(h) of new data, but the PerDatumEncoder holds only those of the training data; "
             "use ig.layers.Amortised, or leave held_out out."
         )
-    if PerDatumValues in kinds and (shared := np.intersect1d(held.index, data.index)).size:
+    if PerDatum in kinds and (shared := np.intersect1d(held.index, data.index)).size:
         raise ValueError(
             f"held_out has rows of index {shared[0]}, a training datum, whose PerDatum value is not theirs; "
             "pass ig.Data(X, y, index=...) with the rows of PerDatum values that belong to held_out."

@@ -8,16 +8,16 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from ..collapsed import bound_of_sample, orders_of_sums
-from ..data import Data
-from ..model import Model
-from ..runtime import own_array
-from .choice import Plan
-from .lbfgs import Ascent, maximise
-from .monitor import STOPPED, Monitor
-from .outcome import Outcome, Seed, Watch
-from .problem import Objective, Problem
-from .stochastic import shuffled, start_key
+from inducing._xla import own_array
+from inducing.bounds.collapsed import bound_of_sample, orders_of_sums
+from inducing.data import Data
+from inducing.model import Model
+from inducing.training.lbfgs import Ascent, maximise
+from inducing.training.monitor import STOPPED, Monitor
+from inducing.training.outcome import Outcome, Seed, Watch
+from inducing.training.plan import Plan
+from inducing.training.problem import Objective, Problem
+from inducing.training.stochastic import shuffled, start_key
 
 MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # of so many rows, L-BFGS looks at a sample in its first steps
 

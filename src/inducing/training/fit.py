@@ -10,25 +10,25 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from ..checks import check_model, check_model_and_data
-from ..collapsed import collapse
-from ..data import Data, as_data
-from ..layers.sparse_gp import sparse_gps
-from ..model import Model
-from ..objectives import elbo
-from ..parameters import POSITIVE, Partition, as_key, check, dtype_of, partition
-from ..runtime import compiled, limited_threads, own_array
-from .arguments import check_functions, check_numbers, checked_held_out
-from .choice import Plan, make_plan
-from .climb import ascents, climb
-from .interrupt import deferred_interrupt
-from .lbfgs import Ascent
-from .monitor import History
-from .outcome import Outcome, Watch, is_unbounded, message, noise_share, took_for_noise
-from .problem import Objective, Problem, make_problem, tied_again
-from .scales import automatic_scales, with_shorter_lengthscales
-from .stochastic import shuffled, start_key
-from .walk import walk
+from inducing._xla import compiled, limited_threads, own_array
+from inducing.bounds.collapsed import collapse
+from inducing.bounds.elbo import elbo
+from inducing.checks import check_model, check_model_and_data
+from inducing.data import Data, as_data
+from inducing.layers.sparse_gp import sparse_gps
+from inducing.model import Model
+from inducing.parameters import POSITIVE, Partition, as_key, check, dtype_of, partition
+from inducing.training.arguments import check_functions, check_numbers, checked_held_out
+from inducing.training.climb import ascents, climb
+from inducing.training.interrupt import deferred_interrupt
+from inducing.training.lbfgs import Ascent
+from inducing.training.monitor import History
+from inducing.training.outcome import Outcome, Watch, is_unbounded, message, noise_share, took_for_noise
+from inducing.training.plan import Plan, make_plan
+from inducing.training.problem import Objective, Problem, make_problem, tied_again
+from inducing.training.scales import automatic_scales, with_shorter_lengthscales
+from inducing.training.stochastic import shuffled, start_key
+from inducing.training.walk import walk
 
 SPREAD = 1.5  # of the logarithms of positive parameters between starts
 

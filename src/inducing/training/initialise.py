@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import as_inputs
-from ..kernels.base import AbstractKernel
-from ..parameters import as_key, dtype_of
-from .scales import scales as scales
+from inducing._xla import default_jit
+from inducing.data import as_inputs
+from inducing.kernels.base import AbstractKernel
+from inducing.parameters import as_key, dtype_of
+from inducing.training.scales import scales as scales
 
 ROWS, ITERATIONS = 20_000, 20  # k-means looks at so many rows, so often, at most
 
@@ -108,7 +109,7 @@ def greedy_variance(kernel: AbstractKernel, X: Any, M: int) -> Float[Array, "M D
     return X[_greedy(kernel, X.astype(dtype_of(kernel)), M)]
 
 
-@jax.jit
+@default_jit
 def _column(kernel: AbstractKernel, X: Array, i: Array) -> Array:
     return kernel.gram(X, X[i][None, :])[:, 0]
 
@@ -124,7 +125,7 @@ def _greedy(kernel: AbstractKernel, X: Array, M: int) -> Array:
         if variance[i] <= smallest:
             break
         chosen.append(i)
-        k = np.asarray(_column(kernel, X, i), float)
+        k = np.asarray(_column(kernel, X, jnp.asarray(i)), float)
         factor[m] = (k - factor[:m, i] @ factor[:m]) / np.sqrt(variance[i])
         variance = np.maximum(variance - factor[m] ** 2, 0.0)
         variance[chosen] = 0.0

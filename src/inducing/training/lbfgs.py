@@ -9,10 +9,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..data import Data
-from ..runtime import compiled, own_array
-from .monitor import Monitor
-from .problem import Objective, Problem
+from inducing._xla import compiled, own_array
+from inducing.data import Data
+from inducing.training.monitor import Monitor
+from inducing.training.problem import Objective, Problem
 
 RESTARTS = 3
 SPELL = 10  # for how many values the careful objective is kept to, when it is first needed

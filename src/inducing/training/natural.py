@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..checks import check_data, check_model
-from ..data import as_data
-from ..lapack import cholesky, triangular_inverse
-from ..layers import qu
-from ..layers.sparse_gp import SparseGP
-from ..objectives import elbo
-from ..parameters import dtype_of
+from inducing._xla.lapack import cholesky, triangular_inverse
+from inducing.bounds.elbo import elbo
+from inducing.checks import check_data, check_model
+from inducing.data import as_data
+from inducing.layers import qu
+from inducing.layers.sparse_gp import SparseGP
+from inducing.parameters import dtype_of
 
 HALVINGS = 40
 

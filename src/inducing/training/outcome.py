@@ -7,13 +7,13 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from ..data import Data
-from ..likelihoods.base import AbstractLikelihood
-from ..likelihoods.gaussian import Gaussian
-from ..parameters import dtype_of
-from .choice import Plan
-from .monitor import History
-from .problem import Problem
+from inducing.data import Data
+from inducing.likelihoods.base import AbstractLikelihood
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.parameters import dtype_of
+from inducing.training.monitor import History
+from inducing.training.plan import Plan
+from inducing.training.problem import Problem
 
 FEW, MOSTLY = 10, 0.9  # labels that say nothing of noise, and the share of it that is worth a word
 LITTLE = 0.05  # nats for each label, about a tenth of its variance

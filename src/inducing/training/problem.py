@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..data import Data
-from ..kernels.composite import ActiveDims, ChangePoint
-from ..layers.deterministic import first_layer
-from ..layers.sparse_gp import SparseGP, sparse_gps
-from ..means import Constant, Linear
-from ..objectives import iw_elbo_global
-from ..parameters import Partition
-from ..priors.as_input import OutputAsInput
-from ..runtime import own_array
-from .scales import latent_inputs
+from inducing._xla import default_jit, own_array
+from inducing.bounds.elbo import iw_elbo_global
+from inducing.data import Data
+from inducing.kernels.composite import ActiveDims, ChangePoint
+from inducing.layers.deterministic import first_layer
+from inducing.layers.sparse_gp import SparseGP, sparse_gps
+from inducing.means import Constant, Linear
+from inducing.parameters import Partition
+from inducing.priors.as_input import OutputAsInput
+from inducing.training.scales import latent_inputs
 
 
 class Objective(eqx.Module):
@@ -203,7 +203,7 @@ def _output_size(layer: SparseGP, x: Array | None, latent: int | None) -> Float[
     return own_array(np.sqrt(np.mean(variances if latent is None else variances[latent])), variances.dtype)
 
 
-@eqx.filter_jit  # one program to compile, not one for each operation
+@default_jit  # one program to compile, not one for each operation
 def _variances(layer: SparseGP, x: Array | None) -> Array:
     prior = layer.prior
     if x is None:

@@ -14,26 +14,26 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array
 
-from .. import likelihoods, means
-from ..checks import check_model_and_data
-from ..covariance import batched
-from ..data import Data, as_data
-from ..kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
-from ..kernels.dot_product import ArcCosine, Linear, Polynomial
-from ..kernels.periodic import Periodic
-from ..kernels.stationary import AbstractStationary
-from ..layers import qu
-from ..layers.base import AbstractLayer
-from ..layers.deterministic import Skip
-from ..layers.sparse_gp import SparseGP, sparse_gps
-from ..parameters import dtype_of
-from ..priors.as_input import OutputAsInput
-from ..priors.base import AbstractPrior, mix_variance
-from ..priors.derivative import Derivative
-from ..priors.image import ImageConvolution
-from ..priors.independent import Independent
-from ..priors.matrix_valued import MatrixValued
-from ..runtime import own_array
+from inducing import likelihoods, means
+from inducing._xla import default_jit, own_array
+from inducing.checks import check_model_and_data
+from inducing.data import Data, as_data
+from inducing.kernels.composite import ActiveDims, ChangePoint, Product, Sum, Warped
+from inducing.kernels.dot_product import ArcCosine, Linear, Polynomial
+from inducing.kernels.periodic import Periodic
+from inducing.kernels.stationary import AbstractStationary
+from inducing.layers import qu
+from inducing.layers.base import AbstractLayer
+from inducing.layers.deterministic import Skip
+from inducing.layers.sparse_gp import SparseGP, sparse_gps
+from inducing.linalg import batched
+from inducing.parameters import dtype_of
+from inducing.priors.as_input import OutputAsInput
+from inducing.priors.base import AbstractPrior, mix_variance
+from inducing.priors.derivative import Derivative
+from inducing.priors.image import ImageConvolution
+from inducing.priors.independent import Independent
+from inducing.priors.matrix_valued import MatrixValued
 
 NOISE_SHARE = 0.1  # of the labels' variance that is noise at the start
 FAR = 1e3  # a user's value that is off by more than this factor is taken for one in other units
@@ -199,12 +199,12 @@ def _sampled(layer: AbstractLayer, x: Array, data: Data, seed: int) -> Array:
     return own_array(mean + np.sqrt(variance) * noise, mean.dtype)
 
 
-@eqx.filter_jit
+@default_jit
 def _propagated(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
     return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
 
 
-@eqx.filter_jit
+@default_jit
 def _prior_moments(prior: AbstractPrior, x: Array) -> tuple[Array, Array]:
     return prior.mean(x), _prior_variances(prior, x)
 
@@ -412,7 +412,7 @@ def _amplitudes(prior: Any, x: Array, variance: np.ndarray) -> list[_Target]:
     return targets
 
 
-@eqx.filter_jit  # one program to compile, not one for each operation
+@default_jit  # one program to compile, not one for each operation
 def _prior_variances(prior: AbstractPrior, x: Array) -> Array:
     return mix_variance(prior, prior.Kff_diag(x))
 

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from ..data import Data
-from ..parameters import as_key
-from .natural import natural_step
-from .problem import Objective, Problem, minibatch
+from inducing._xla import barrier
+from inducing.data import Data
+from inducing.parameters import as_key
+from inducing.training.natural import natural_step
+from inducing.training.problem import Objective, Problem, minibatch
 
 CHUNK = 4096  # the largest number of steps between two looks at the clock
 
@@ -140,7 +141,7 @@ def _step(loop: Loop, pace: Pace, state: State, rows: Data | None) -> tuple[Stat
     if loop.batch_size is not None:
         for i in loop.per_datum:
             free[i] = state.free[i].at[data.index].set(free[i][data.index])
-    ok = jax.lax.optimization_barrier(_finite([value, free, optimiser]))  # once, not for each array
+    ok = barrier(_finite([value, free, optimiser]))  # once, not for each array
     free, optimiser = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old), (free, optimiser), (state.free, state.optimiser)
     )

@@ -10,20 +10,20 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from ..data import Data
-from ..layers.bayesian_dense import BayesianDense
-from ..layers.deterministic import Skip
-from ..layers.encoders import PerDatum
-from ..layers.latent_variable import LatentVariable
-from ..layers.sparse_gp import SparseGP
-from ..model import Model
-from ..parameters import Partition, dtype_of
-from ..runtime import compiled, own_array
-from .choice import Plan
-from .monitor import Monitor
-from .outcome import Outcome, Seed, Watch
-from .problem import Problem
-from .stochastic import CHUNK, Loop, Pace, advance, initial_state
+from inducing._xla import compiled, own_array
+from inducing.data import Data
+from inducing.layers.bayesian_dense import BayesianDense
+from inducing.layers.deterministic import Skip
+from inducing.layers.encoders import PerDatumEncoder
+from inducing.layers.latent_variable import LatentVariable
+from inducing.layers.sparse_gp import SparseGP
+from inducing.model import Model
+from inducing.parameters import Partition, dtype_of
+from inducing.training.monitor import Monitor
+from inducing.training.outcome import Outcome, Seed, Watch
+from inducing.training.plan import Plan
+from inducing.training.problem import Problem
+from inducing.training.stochastic import CHUNK, Loop, Pace, advance, initial_state
 
 RATE = 0.01  # Adam's learning rate if nobody says
 SECONDS = 0.4  # how long compiled steps run between two looks at the keyboard
@@ -137,5 +137,5 @@ def _variational(layers: Any) -> list[Any]:
 
 def _per_datum(where: Any) -> tuple[int, ...]:
     """The positions of arrays whose rows belong to single data."""
-    nodes = jax.tree.leaves(where, is_leaf=lambda v: isinstance(v, PerDatum))
-    return tuple(i for node in nodes if isinstance(node, PerDatum) for i in jax.tree.leaves(node))
+    nodes = jax.tree.leaves(where, is_leaf=lambda v: isinstance(v, PerDatumEncoder))
+    return tuple(i for node in nodes if isinstance(node, PerDatumEncoder) for i in jax.tree.leaves(node))

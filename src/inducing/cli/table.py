@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import likelihoods
-from .stacks import deep_gp
-from .summary import summary
-from .training.fit import fit
+from inducing import likelihoods
+from inducing.report.summary import summary
+from inducing.training.deep_gp import deep_gp
+from inducing.training.fit import fit
 
 HELD_OUT = 0.1
 MOST = 30  # different words in a column of text

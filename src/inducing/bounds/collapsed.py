@@ -23,19 +23,19 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from .checks import check_data, check_model
-from .covariance import AbstractCovariance, Dense, batched, root_derivative
-from .data import Data, as_data
-from .layers import qu
-from .layers.sparse_gp import SparseGP
-from .likelihoods.base import PerDatum
-from .likelihoods.gaussian import Gaussian
-from .likelihoods.per_output import is_gaussian
-from .model import Model
-from .objectives import labels
-from .parameters import dtype_of
-from .priors.base import AbstractPrior, by_site, mix_variance, weights
-from .products import products, symmetric_product, times_transpose
+from inducing._xla.matmul import products, symmetric_product, times_transpose
+from inducing.bounds.elbo import labels
+from inducing.checks import check_data, check_model
+from inducing.data import Data, as_data
+from inducing.layers import qu
+from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.base import PerDatum
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.likelihoods.per_output import is_gaussian
+from inducing.linalg import AbstractCovariance, Dense, batched, root_derivative
+from inducing.model import Model
+from inducing.parameters import dtype_of
+from inducing.priors.base import AbstractPrior, by_site, mix_variance, weights
 
 FEWEST, MOST, ENTRIES = 1024, 4096, 2**19  # sites of a block, its rows, and covariances that make it large enough
 ROUNDING = 0.03  # by how much rounding may falsify the bound in its quick order, or the share of each label in it

@@ -5,21 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from .checks import check_counts
-from .data import as_inputs
-from .features.points import InducingPoints
-from .kernels.base import AbstractKernel
-from .kernels.stationary import SquaredExponential
-from .layers.base import AbstractLayer
-from .layers.latent_variable import LatentVariable
-from .layers.sparse_gp import SparseGP
-from .likelihoods.base import AbstractLikelihood
-from .means import AbstractMean, Constant, Identity, Linear
-from .model import Model, kind_of
-from .priors.gp import GP
-from .priors.independent import Independent
-from .runtime import own_array
-from .training.initialise import kmeans
+from inducing._xla import own_array
+from inducing.checks import check_counts
+from inducing.data import as_inputs
+from inducing.features.points import InducingPoints
+from inducing.kernels.base import AbstractKernel
+from inducing.kernels.stationary import SquaredExponential
+from inducing.layers.base import AbstractLayer
+from inducing.layers.latent_variable import LatentVariable
+from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.base import AbstractLikelihood
+from inducing.means import AbstractMean, Constant, Identity, Linear
+from inducing.model import Model, kind_of
+from inducing.priors.gp import GP
+from inducing.priors.independent import Independent
+from inducing.training.initialise import kmeans
 
 INNER_ROOT = 1e-3  # q(w) of inner layers starts almost deterministic, so that information flows through them
 INNER_SCALE = 0.1  # standard deviation of an inner layer about its mean function, relative to the spread of its inputs

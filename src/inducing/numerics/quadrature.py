@@ -19,7 +19,8 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from .searches import bisect, half_width, largest_between
+from inducing._xla import barrier
+from inducing.numerics.roots import bisect, half_width, largest_between
 
 REACH = 7.0  # standard deviations that the rules span on either side
 ROWS = 4096  # of a block of Gaussians whose nodes are stored at a time
@@ -105,7 +106,7 @@ def expectation(
     """E[fn(f)], f ~ N(mean, variance), elementwise, by the graded trapezoid rule (see `graded_nodes`).
 
     >>> import jax, jax.numpy as jnp
-    >>> from inducing.quadrature import expectation
+    >>> from inducing.numerics.quadrature import expectation
     >>> zero, one = jnp.zeros(1), jnp.ones(1)
     >>> print(expectation(jax.nn.softplus, zero, 1e4 * one, 32, zero, one).round(4))   # 100 / √(2π) + …
     [39.901]
@@ -140,7 +141,7 @@ def _tower_jvp(tower, num, width, primals, tangents):
 
 
 def _tower(tower, mean, variance, num, centre, width):
-    once = jax.lax.optimization_barrier  # computed once, not in each loop that uses it
+    once = barrier  # computed once, not in each loop that uses it
 
     def block(mean, variance, centre):  # [1, n]; the nodes are the rows of what follows
         def at_nodes(x: Array) -> Array:

@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import check_counts, check_data, check_model
-from .data import Data, as_data
-from .layers.base import append
-from .layers.bayesian_dense import BayesianDense, with_one
-from .layers.deterministic import Deterministic, Skip
-from .layers.encoders import AbstractEncoder
-from .layers.latent_variable import LatentVariable
-from .model import Model, enter, needed
-from .parameters import dtype_of
+from inducing.checks import check_counts, check_data, check_model
+from inducing.data import Data, as_data
+from inducing.layers.base import append
+from inducing.layers.bayesian_dense import BayesianDense, with_one
+from inducing.layers.deterministic import Deterministic, Skip
+from inducing.layers.encoders import AbstractEncoder
+from inducing.layers.latent_variable import LatentVariable
+from inducing.model import Model, enter, needed
+from inducing.parameters import dtype_of
 
 
 def expected_log_likelihood(model: Model, data: Data, x: Float[Array, "N R D"]) -> Float[Array, "N R"]:
@@ -28,7 +28,7 @@ def expected_log_likelihood(model: Model, data: Data, x: Float[Array, "N R D"]) 
     >>> import inducing as ig
     >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]), mean=[0.5, 0.2])
     >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ig.Data([0.0, 1.0], [0.5, 0.2])
-    >>> each = ig.objectives.expected_log_likelihood(model, data, data.x[:, None])
+    >>> each = ig.bounds.expected_log_likelihood(model, data, data.x[:, None])
     >>> each.shape, bool(jnp.allclose(each.sum() - model.kl(), ig.elbo(model, data)))
     ((2, 1), True)
     """
@@ -42,7 +42,7 @@ def log_likelihood(model: Model, data: Data, f: Float[Array, "N R F"]) -> Float[
     >>> import inducing as ig
     >>> model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(1.0))
     >>> data = ig.Data([0.0, 1.0], [0.0, float("nan")])
-    >>> ig.objectives.log_likelihood(model, data, jnp.zeros((2, 1, 1)))[:, 0].round(4).tolist()
+    >>> ig.bounds.log_likelihood(model, data, jnp.zeros((2, 1, 1)))[:, 0].round(4).tolist()
     [-0.9189, 0.0]
     """
     return _over_labels(model.likelihood.log_prob, model, data, f)

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .checks import check_counts
-from .data import Data
-from .layers.base import AbstractLayer
-from .layers.sparse_gp import Cache, sparse_gps, with_cache
-from .parameters import as_key
-from .runtime import compiled, limited_threads, own_array
+from inducing._xla import compiled, limited_threads, own_array
+from inducing.checks import check_counts
+from inducing.data import Data
+from inducing.layers.base import AbstractLayer
+from inducing.layers.sparse_gp import Cache, sparse_gps, with_cache
+from inducing.parameters import as_key
 
 if TYPE_CHECKING:
-    from .model import Model
+    from inducing.model import Model
 
 FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample and one site)
 NEW = -1  # Data.index of an input that is no training datum

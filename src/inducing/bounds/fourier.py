@@ -13,17 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from .checks import check_model
-from .collapsed import inverse_root
-from .covariance import Dense
-from .data import Data, as_data
-from .features.fourier import Fourier
-from .layers.sparse_gp import SparseGP
-from .likelihoods.gaussian import Gaussian
-from .means import Zero
-from .model import Model
-from .parameters import dtype_of
-from .priors.gp import GP
+from inducing._xla import default_jit
+from inducing.bounds.collapsed import inverse_root
+from inducing.checks import check_model
+from inducing.data import Data, as_data
+from inducing.features.fourier import Fourier
+from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.linalg import Dense
+from inducing.means import Zero
+from inducing.model import Model
+from inducing.parameters import dtype_of
+from inducing.priors.gp import GP
 
 BLOCK = 2048
 
@@ -166,7 +167,7 @@ def fourier_statistics(
     return gram, cross, jnp.sum(y**2)
 
 
-_jitted_statistics = eqx.filter_jit(fourier_statistics)
+_jitted_statistics = default_jit(fourier_statistics)
 
 
 def _powers(z: Complex[Array, " n"], num: int) -> Complex[Array, "n num"]:

@@ -9,7 +9,7 @@ from jax.scipy.special import betaln, gammaln
 from jaxtyping import Array, Float
 from numpy.polynomial import chebyshev
 
-from inducing.runtime import apart
+from inducing._xla import apart
 
 _SHIFT, _DEGREE = 2.5, 22
 
@@ -60,7 +60,7 @@ def log_ndtr(x: Float[Array, "..."]) -> Float[Array, "..."]:
     Derivatives of any order are finite: the first is the inverse Mills ratio φ(x)/Φ(x).
 
     >>> import jax.numpy as jnp
-    >>> from inducing.likelihoods.special import log_ndtr
+    >>> from inducing.numerics.special import log_ndtr
     >>> print(f"{log_ndtr(jnp.asarray(-40.0)):.6f}")
     -804.608442
     """
@@ -270,7 +270,7 @@ def log_ndtr_difference(lower: Float[Array, "..."], upper: Float[Array, "..."]) 
     log Φ(b) + log(1 − Φ(a)/Φ(b)).
 
     >>> import jax.numpy as jnp
-    >>> from inducing.likelihoods.special import log_ndtr_difference
+    >>> from inducing.numerics.special import log_ndtr_difference
     >>> print(f"{log_ndtr_difference(jnp.asarray(20.0), jnp.asarray(21.0)):.6f}")
     -203.917155
     """

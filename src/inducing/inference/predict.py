@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .checks import check_counts, check_model
-from .data import as_inputs
-from .layers.base import AbstractLayer, draw_stack
-from .layers.bayesian_dense import BayesianDense
-from .layers.sparse_gp import SparseGP
-from .likelihoods.base import AbstractLikelihood, PerDatum
-from .likelihoods.gaussian import Gaussian
-from .likelihoods.per_output import is_gaussian
-from .likelihoods.predictive import (
+from inducing.checks import check_counts, check_model
+from inducing.data import as_inputs
+from inducing.inference.blocks import ROWS, joint_moments, moments
+from inducing.layers.base import AbstractLayer, draw_stack
+from inducing.layers.bayesian_dense import BayesianDense
+from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.base import AbstractLikelihood, PerDatum
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.likelihoods.per_output import is_gaussian
+from inducing.likelihoods.predictive import (
     Predictive,
     as_shape,
     gaussian_log_prob,
@@ -26,13 +27,12 @@ from .likelihoods.predictive import (
     sample_mixture,
     sampling_root,
 )
-from .likelihoods.supports import fill_missing
-from .moments import ROWS, joint_moments, moments
-from .parameters import as_key, dtype_of
-from .priors.latents import in_blocks
+from inducing.likelihoods.supports import fill_missing
+from inducing.parameters import as_key, dtype_of
+from inducing.priors.latents import in_blocks
 
 if TYPE_CHECKING:
-    from .model import Model
+    from inducing.model import Model
 
 
 class Posterior(eqx.Module):

@@ -20,17 +20,17 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from .data import Data
-from .features import InducingPoints
-from .kernels import SquaredExponential
-from .layers import Amortised, LatentVariable, SparseGP
-from .likelihoods import Gaussian
-from .means import Identity
-from .model import Model
-from .objectives import elbo
-from .priors import GP, Independent
-from .training.fit import FitResult, fit
-from .training.monitor import Progress
+from inducing.bounds.elbo import elbo
+from inducing.data import Data
+from inducing.features import InducingPoints
+from inducing.kernels import SquaredExponential
+from inducing.layers import Amortised, LatentVariable, SparseGP
+from inducing.likelihoods import Gaussian
+from inducing.means import Identity
+from inducing.model import Model
+from inducing.priors import GP, Independent
+from inducing.training.fit import FitResult, fit
+from inducing.training.monitor import Progress
 
 SHARES = {"GP": 0.1, "DGP": 0.15, "LV-GP": 0.25, "LV-DGP": 0.5}  # of the time, for each model
 

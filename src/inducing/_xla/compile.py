@@ -12,18 +12,13 @@ small arrays that run once are not optimised, which takes a third of it (`once`)
 XLA_FLAGS names stays as it says; `INDUCING_RUNTIME=plain` leaves all as it is.
 """
 
-import contextlib
 import functools
-import importlib
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array
 
 OPTIONS: dict[str, Any] = {
     "xla_cpu_enable_concurrency_optimized_scheduler": False,
@@ -33,7 +28,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def _tuned() -> bool:
+def tuned() -> bool:
     return os.environ.get("INDUCING_RUNTIME", "") != "plain" and jax.default_backend() == "cpu"
 
 
@@ -45,7 +40,7 @@ def jit(fn: Callable, once: bool = False) -> Callable:
     >>> float(jit(lambda x: 2 * x)(jnp.ones(())))
     2.0
     """
-    if not _tuned():
+    if not tuned():
         return eqx.filter_jit(fn)
     said = os.environ.get("XLA_FLAGS", "")
     chosen = OPTIONS | {"xla_backend_optimization_level": 0} if once else OPTIONS
@@ -63,43 +58,8 @@ def compiled(fn: Callable, once: bool = False) -> Any:
     return jit(fn, once)
 
 
-def apart(x: Array) -> Array:
-    """x, in memory that the loop which uses it does not write over.
+default_jit = eqx.filter_jit
+"""`equinox.filter_jit` with XLA's own options."""
 
-    A loop over x that writes where x was is compiled without vector instructions (in XLA's older way of compiling
-    loops, it cannot tell that the two overlap exactly); with exponentials or logarithms that costs a factor of three.
-    A loop that reads x in another shape than it writes does not overwrite it.
-
-    >>> import jax.numpy as jnp
-    >>> apart(jnp.zeros((1, 2))).tolist()
-    [[0.0, 0.0]]
-    """
-    return jax.lax.optimization_barrier(x.reshape(-1)).reshape(x.shape)
-
-
-def own_array(value: Any, dtype: Any) -> Array:
-    """A JAX array, in memory of its own, of concrete values. `jnp.array` would compile a program for each new shape.
-
-    >>> own_array([1, 2], float).tolist()
-    [1.0, 2.0]
-    """
-    dtype = jax.dtypes.canonicalize_dtype(dtype)
-    return jnp.asarray(np.array(value, dtype), dtype)  # with its dtype said, JAX takes NumPy's array as it is
-
-
-@functools.cache
-def _controller() -> Any:
-    import threadpoolctl
-
-    importlib.import_module("scipy.linalg.cython_lapack")  # a controller sees what is loaded; jaxlib loads this late
-    return threadpoolctl.ThreadpoolController()
-
-
-@contextlib.contextmanager
-def limited_threads() -> Generator[None]:
-    """One BLAS thread inside the block, which must end after its results are ready (dispatch is asynchronous)."""
-    if not _tuned():
-        yield
-        return
-    with _controller().limit(limits=1, user_api="blas"):
-        yield
+static_jit = functools.partial(jax.jit, static_argnums=1)
+"""`jax.jit` of a function of an array and a static argument: eager calls compile it once, not at every call."""

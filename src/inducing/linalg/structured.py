@@ -1,13 +1,9 @@
-"""Structured positive-definite matrices and the few things one does with them.
-
-Every class has a square, invertible root R with K = R Rᵀ that is smooth in the entries of K; whitening is
-w = R⁻¹ v. `Dense` is the only place in the library where jitter is added.
-"""
+"""Matrices with structure: diagonal, diagonal plus low rank, Kronecker products and blocks."""
 
 import abc
 import math
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -16,196 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .lapack import cholesky, triangular_inverse
-from .parameters import Module
-from .products import product, splits, times_transpose
-
-
-def default_jitter(dtype) -> float:
-    """The relative jitter that keeps a Gram matrix of some thousand points factorisable in `dtype`.
-
-    >>> default_jitter(jnp.float64)
-    1e-08
-    """
-    return 1e-8 if jnp.finfo(dtype).bits == 64 else 1e-5
-
-
-def diagonal_of(A: Float[Array, "*L M M"]) -> Float[Array, "*L M"]:
-    """The diagonals of matrices.
-
-    Every (M+1)-th entry, so that the reverse pass spreads them out again; that of `jnp.diagonal` is a loop that adds
-    one number at a time.
-
-    >>> diagonal_of(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [1.0, 4.0]
-    """
-    M = A.shape[-1]
-    return jax.lax.slice_in_dim(A.reshape(*A.shape[:-2], M * M), 0, M * M, M + 1, axis=-1)
-
-
-def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
-    """P = Φ(L⁻¹ dK L⁻ᵀ): where K = L Lᵀ moves by dK, its root moves by dL = L P, and dL⁻¹ = −P L⁻¹.
-
-    Φ takes the lower triangle with half the diagonal; dK is symmetric, so that L⁻¹ dK L⁻ᵀ = L⁻¹ (L⁻¹ dK)ᵀ.
-
-    >>> root_derivative(jnp.eye(2), jnp.ones((2, 2))).tolist()
-    [[0.5, 0.0], [1.0, 0.5]]
-    """
-    M = dK.shape[-1]
-    half = jnp.asarray(np.tril(np.ones((M, M))) - 0.5 * np.eye(M), dK.dtype)
-    if splits(M):  # in the order whose reverse pass knows that L⁻¹ is triangular
-        whitened = product(inverse_root, times_transpose(dK, inverse_root), "lower")
-    else:
-        whitened = times_transpose(inverse_root, inverse_root @ dK)
-    return whitened * jnp.broadcast_to(half, dK.shape)
-
-
-def _shift(K: Array, jitter: float, more: Array | None = None) -> Array:
-    """K + jitter·diag(K) + more·mean(diag K)·I."""
-    eye = jnp.eye(K.shape[-1], dtype=K.dtype)
-    shifted = K * (1.0 + jitter * eye)
-    return shifted if more is None else shifted + more * (jnp.sum(K * eye) / len(eye)) * eye
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
-@partial(jax.jit, static_argnums=1)  # or else the loop is compiled anew at every call outside of jit
-def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
-    """The Cholesky factor L of `_shift`(K, jitter, more), its inverse, and the `more` that was needed.
-
-    The factorisation's own rounding errors are relative to each K_ii, so that `jitter` is too: features of any units
-    stand beside each other. What is wrong with K itself may be of the size of its largest entries: if the
-    factorisation fails (a failure is NaN), `more` grows tenfold until it succeeds.
-    """
-    smallest = max(jitter, float(jnp.finfo(K.dtype).eps))
-
-    def failed(state):
-        more, L = state
-        return jnp.isnan(L[-1, -1]) & (more < 1.0)
-
-    def escalate(state):
-        # Without the barrier XLA computes ahead of the loop, which hardly ever runs, what is the same in every turn.
-        more, own = jax.lax.optimization_barrier((jnp.maximum(10.0 * state[0], smallest), K))
-        return more, cholesky(_shift(own, jitter, more))
-
-    start = jnp.zeros((), K.dtype), cholesky(_shift(K, jitter))
-    more, L = jax.lax.while_loop(failed, escalate, start)
-    return L, triangular_inverse(L), more
-
-
-@_factor.defjvp
-def _factor_jvp(jitter, primals, tangents):
-    # products only, and their transposes in reverse mode
-    (K,), (dK,) = primals, tangents
-    L, Linv, more = _factor(K, jitter)
-    P = root_derivative(Linv, _shift(dK, jitter, more))
-    return (L, Linv, more), (L @ P, -P @ Linv, jnp.zeros_like(more))
-
-
-class AbstractCovariance(Module):
-    """A positive-definite matrix K [M, M] = R Rᵀ. The verbs take and give matrices [M, n].
-
-    `relative_jitter` is what was added to the diagonal, relative to it (0 where nothing was).
-
-    >>> import inducing as ig
-    >>> K = ig.features.Fourier(0.0, 1.0, 2).Kuu(ig.kernels.Matern32(), 0.0)
-    >>> type(K).__name__, bool(jnp.allclose(K.root_matmul(K.root_matmul_transpose(jnp.eye(5))), K.dense()))
-    ('DiagonalPlusLowRank', True)
-    """
-
-    @property
-    @abc.abstractmethod
-    def relative_jitter(self) -> Float[Array, "..."]:
-        """How much was added to the diagonal."""
-
-    @abc.abstractmethod
-    def matmul(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """K B."""
-
-    @abc.abstractmethod
-    def solve(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """K⁻¹ B."""
-
-    @abc.abstractmethod
-    def root_matmul(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """R B."""
-
-    @abc.abstractmethod
-    def root_matmul_transpose(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """Rᵀ B."""
-
-    @abc.abstractmethod
-    def root_solve(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """R⁻¹ B."""
-
-    @abc.abstractmethod
-    def root_solve_transpose(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """R⁻ᵀ B."""
-
-    @abc.abstractmethod
-    def logdet(self) -> Float[Array, ""]:
-        """log |K|."""
-
-    @abc.abstractmethod
-    def diagonal(self) -> Float[Array, " M"]:
-        """The diagonal of K."""
-
-    @abc.abstractmethod
-    def dense(self) -> Float[Array, "M M"]:
-        """K as an array."""
-
-
-class Dense(AbstractCovariance):
-    """Any positive-definite matrix; R is its Cholesky factor, kept with its explicit inverse.
-
-    The inverse makes every solve a matrix product, which on a CPU is several times faster than triangular
-    substitution. `jitter` is relative to each entry of the diagonal. Where K is not numerically positive definite,
-    more is added, relative to the mean of the diagonal; `jitter` then is the sum of the two.
-
-    >>> K = Dense(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
-    >>> bool(jnp.allclose(K.solve(jnp.eye(2)), jnp.linalg.inv(K.dense())))
-    True
-    """
-
-    matrix: Float[Array, "M M"]
-    root: Float[Array, "M M"]
-    inverse_root: Float[Array, "M M"]
-    jitter: Float[Array, ""]
-
-    def __init__(self, matrix: Float[Array, "M M"], jitter: float = 0.0):
-        self.root, self.inverse_root, more = _factor(matrix, jitter)
-        self.matrix = _shift(matrix, jitter, jax.lax.stop_gradient(more))
-        self.jitter = jitter + more
-
-    @property
-    def relative_jitter(self) -> Float[Array, "..."]:
-        return self.jitter
-
-    def matmul(self, B):
-        return self.matrix @ B
-
-    def solve(self, B):
-        return self.inverse_root.T @ (self.inverse_root @ B)
-
-    def root_matmul(self, B):
-        return self.root @ B
-
-    def root_matmul_transpose(self, B):
-        return self.root.T @ B
-
-    def root_solve(self, B):
-        return self.inverse_root @ B
-
-    def root_solve_transpose(self, B):
-        return self.inverse_root.T @ B
-
-    def logdet(self):
-        return -2.0 * jnp.sum(jnp.log(diagonal_of(self.inverse_root)))
-
-    def diagonal(self):
-        return diagonal_of(self.matrix)
-
-    def dense(self):
-        return self.matrix
+from inducing._xla.lapack import triangular_inverse
+from inducing.linalg.base import AbstractCovariance, diagonal_of
 
 
 class Diagonal(AbstractCovariance):
@@ -437,13 +245,3 @@ def same_rank(trees: Sequence[PyTree]) -> list[PyTree]:
     parts = [part for part in jax.tree.leaves(trees, is_leaf=is_low) if is_low(part)]
     p = max((part.factor.shape[-1] for part in parts), default=0)
     return [jax.tree.map(lambda c: c.padded(p) if is_low(c) else c, tree, is_leaf=is_low) for tree in trees]
-
-
-def batched(verb: str, covariance: AbstractCovariance, *args: Array) -> Array:
-    """A verb of covariances that are stacked along a leading axis [K, …], for arguments [K, …] or shared.
-
-    >>> stack = jax.vmap(Diagonal)(jnp.array([[1.0, 4.0], [9.0, 16.0]]))
-    >>> batched("logdet", stack).shape
-    (2,)
-    """
-    return eqx.filter_vmap(lambda c, *a: getattr(c, verb)(*a))(covariance, *args)

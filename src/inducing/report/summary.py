@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
-from .parameters import FIXED, LOWER_TRIANGULAR, Constraint, parameters
+from inducing.parameters import FIXED, LOWER_TRIANGULAR, Constraint, parameters
 
 
 class Row(NamedTuple):

@@ -4,16 +4,16 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..collapsed import collapse, collapsed_elbo, log_evidence
-from ..data import Data
-from ..gplvm import gplvm_collapse, gplvm_elbo
-from ..layers import qu
-from ..layers.sparse_gp import SparseGP, sparse_gps
-from ..likelihoods.per_output import is_gaussian
-from ..objectives import elbo
-from ..parameters import Partition
-from ..priors.base import weights
-from .problem import Objective, Problem, base, bound
+from inducing.bounds.collapsed import collapse, collapsed_elbo, log_evidence
+from inducing.bounds.elbo import elbo
+from inducing.bounds.gplvm import gplvm_collapse, gplvm_elbo
+from inducing.data import Data
+from inducing.layers import qu
+from inducing.layers.sparse_gp import SparseGP, sparse_gps
+from inducing.likelihoods.per_output import is_gaussian
+from inducing.parameters import Partition
+from inducing.priors.base import weights
+from inducing.training.problem import Objective, Problem, base, bound
 
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole

@@ -7,20 +7,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import check_data, check_model
-from .collapsed import allowed_rounding, inverse_root
-from .covariance import Dense
-from .data import Data, as_data
-from .features.points import InducingPoints
-from .kernels.stationary import SquaredExponential
-from .layers.latent_variable import LatentVariable
-from .layers.sparse_gp import SparseGP
-from .likelihoods.gaussian import Gaussian
-from .means import Constant, Zero
-from .model import Model
-from .parameters import dtype_of
-from .priors.gp import GP
-from .priors.independent import Independent
+from inducing.bounds.collapsed import allowed_rounding, inverse_root
+from inducing.checks import check_data, check_model
+from inducing.data import Data, as_data
+from inducing.features.points import InducingPoints
+from inducing.kernels.stationary import SquaredExponential
+from inducing.layers.latent_variable import LatentVariable
+from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.linalg import Dense
+from inducing.means import Constant, Zero
+from inducing.model import Model
+from inducing.parameters import dtype_of
+from inducing.priors.gp import GP
+from inducing.priors.independent import Independent
 
 
 class PsiStatistics(NamedTuple):
@@ -44,7 +44,7 @@ def psi_statistics(
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
-    >>> from inducing.gplvm import psi_statistics
+    >>> from inducing.bounds.gplvm import psi_statistics
     >>> Z = jnp.zeros((1, 1))
     >>> psi = psi_statistics(ig.kernels.SquaredExponential(), Z, Z, 0.0 * Z)
     >>> float(psi.psi0), float(psi.psi1[0, 0]), float(psi.psi2[0, 0])
@@ -81,7 +81,7 @@ def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
-    >>> latent = ig.LatentVariable(1, ig.layers.PerDatum(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
+    >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
     >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
     >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
     >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
@@ -108,7 +108,7 @@ def gplvm_collapse(model: Model, data: Any) -> Model:
 
     >>> import jax.numpy as jnp
     >>> import inducing as ig
-    >>> latent = ig.LatentVariable(1, ig.layers.PerDatum(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
+    >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
     >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
     >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
     >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))

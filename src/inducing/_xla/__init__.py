@@ -1,0 +1,10 @@
+"""Everything that exists because of the compiler or the machine: programs, barriers, layouts, LAPACK, threads."""
+
+from inducing._xla.arrays import own_array as own_array
+from inducing._xla.barriers import apart as apart
+from inducing._xla.barriers import barrier as barrier
+from inducing._xla.compile import compiled as compiled
+from inducing._xla.compile import default_jit as default_jit
+from inducing._xla.compile import jit as jit
+from inducing._xla.compile import static_jit as static_jit
+from inducing._xla.threads import limited_threads as limited_threads

@@ -1,0 +1,12 @@
+"""The bound that trains every model, and its relatives."""
+
+from inducing.bounds.collapsed import collapse as collapse
+from inducing.bounds.collapsed import collapsed_elbo as collapsed_elbo
+from inducing.bounds.collapsed import log_evidence as log_evidence
+from inducing.bounds.elbo import elbo as elbo
+from inducing.bounds.elbo import expected_log_likelihood as expected_log_likelihood
+from inducing.bounds.elbo import iw_elbo_global as iw_elbo_global
+from inducing.bounds.elbo import log_likelihood as log_likelihood
+from inducing.bounds.fourier import PrecomputedElbo as PrecomputedElbo
+from inducing.bounds.gplvm import gplvm_collapse as gplvm_collapse
+from inducing.bounds.gplvm import gplvm_elbo as gplvm_elbo

@@ -1,0 +1,1 @@
+"""Quadrature, root finding in one dimension, and special functions."""
