@@ -5,12 +5,13 @@ import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing.parameters import Module, real
+from inducing.parameters import Module, Start, question, real
 
 
 class AbstractMean(Module):
@@ -27,6 +28,37 @@ class AbstractMean(Module):
     @abc.abstractmethod
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
         """μ at the points X [N, D]: [N] or [N, P]."""
+
+    @property
+    @question
+    def is_zero(self) -> bool:
+        """Whether μ is known to be zero everywhere."""
+        return False
+
+    @property
+    @question
+    def is_constant(self) -> bool:
+        """Whether μ is known to be the same everywhere."""
+        return self.is_zero
+
+    @question
+    def start(self, centre: np.ndarray) -> list[Start]:
+        """Starting values for outputs around `centre` [P], which is NaN where unknown."""
+        return []
+
+    @question
+    def units(self, size: Array, spread: Array) -> list[tuple[Array, Array]]:
+        """Parameters with the unit in which training moves each.
+
+        Args:
+            size: the prior standard deviation of the outputs.
+            spread: the standard deviations [D] of the columns of the inputs, all ones where unknown.
+
+        Returns:
+            Pairs of a parameter and its unit. By default a parameter that is a single number moves in units of `size`.
+        """
+        arrays = [leaf for leaf in jax.tree.leaves(self) if eqx.is_inexact_array(leaf)]
+        return [(leaf, size) for leaf in arrays if leaf.size == 1]
 
     def __add__(self, other: Any) -> "AbstractMean":
         other = _as_mean(other)

@@ -13,7 +13,7 @@ import dataclasses
 import numbers
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import equinox as eqx
 import jax
@@ -23,6 +23,52 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from inducing._xla import own_array
+
+F = TypeVar("F", bound=Callable)
+
+
+def question(method: F) -> F:
+    """Mark a method of an abstract base class as a question with a safe default.
+
+    Classes are abstract or final: a subclass never overrides an implemented method. Questions are the exception. They
+    ask a part about itself ("are your outputs correlated?"), and the default answer is always safe: it refuses, or says
+    that the answer is unknown. A part that knows better overrides it. Below `@property` it marks a property.
+
+    Args:
+        method: the method to mark.
+
+    Returns:
+        The same method.
+
+    >>> class AbstractShape(Module):
+    ...     @question
+    ...     def area(self):
+    ...         return None
+    >>> AbstractShape.area.is_question
+    True
+    """
+    setattr(method, "is_question", True)  # noqa: B010 — functions have no such attribute in the eyes of type checkers
+    return method
+
+
+class Start(NamedTuple):
+    """A starting value: what the data say that a parameter should be before training.
+
+    `leaf` is the array in the model, recognised by identity; `value` is its starting value, which broadcasts to the
+    shape of `leaf`; `far` says that the present value is so far from it (a factor of a thousand) that it must be in
+    other units. `fit` replaces defaults and what is far off, and keeps other values.
+
+    >>> Start(jnp.ones(()), 3.0, far=False).value
+    3.0
+    """
+
+    leaf: Array
+    value: Any
+    far: bool
+
+
+FAR = 1e3
+"""A user's value that is off by more than this factor is taken for one in other units."""
 
 
 class Constraint(NamedTuple):

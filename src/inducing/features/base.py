@@ -12,7 +12,7 @@ from inducing.kernels.base import AbstractKernel
 from inducing.kernels.composite import ActiveDims, Product
 from inducing.kernels.constant import Constant
 from inducing.linalg import AbstractCovariance, Dense
-from inducing.parameters import Module
+from inducing.parameters import Module, question
 
 
 class AbstractFeatures(Module):
@@ -52,9 +52,28 @@ class AbstractFeatures(Module):
     def Kuf(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """Cov(u, f(X))."""
 
+    @property
+    @question
+    def locations(self) -> Float[Array, "M D"] | None:
+        """The points [M, D] that the features sit at, one for each, in the space of inputs; None: there are none."""
+        return None
+
+    @property
+    @question
+    def are_values(self) -> bool:
+        """Whether u = f(Z) with Z = `locations`: the features are values of f."""
+        return False
+
+    @property
+    @question
+    def num_inputs(self) -> int | None:
+        """D, the number of columns of the inputs, if the features know it."""
+        return None if self.locations is None else self.locations.shape[1]
+
+    @question
     def check_inputs(self, kernel: AbstractKernel) -> None:
-        """Raise a ValueError if the kernel cannot take the points Z of the features, where they have any."""
-        check_points(kernel, getattr(self, "Z", None))
+        """Raise a ValueError if the kernel cannot take the points that the features look at."""
+        check_points(kernel, self.locations)
 
 
 def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:

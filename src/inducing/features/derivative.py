@@ -61,6 +61,10 @@ class InducingDerivatives(AbstractFeatures):
             )
 
     @property
+    def locations(self) -> Float[Array, "M D"]:
+        return self.Z
+
+    @property
     def num_features(self) -> int:
         return self.Z.shape[0] * (self.Z.shape[1] if self.dims is None else 1)
 

@@ -43,6 +43,10 @@ class Multiscale(AbstractFeatures):
             )
 
     @property
+    def locations(self) -> Float[Array, "M D"]:
+        return self.Z
+
+    @property
     def num_features(self) -> int:
         return self.Z.shape[0]
 

@@ -34,6 +34,14 @@ class InducingPoints(AbstractFeatures):
             raise ValueError(f"Z has no rows, shape {tuple(self.Z.shape)}; pass at least one inducing input.")
 
     @property
+    def locations(self) -> Float[Array, "M D"]:
+        return self.Z
+
+    @property
+    def are_values(self) -> bool:
+        return True
+
+    @property
     def num_features(self) -> int:
         return self.Z.shape[0]
 

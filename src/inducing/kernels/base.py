@@ -5,12 +5,13 @@ import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from inducing.parameters import Module
+from inducing.parameters import Module, Start, question
 
 Points = Num[Array | np.ndarray, "..."]  # [N, D]; checked by `as_inputs`, which says what to do about other shapes
 FeatureMap = Callable[[Float[Array, "N D"]], Float[Array, "N num"]]
@@ -55,10 +56,45 @@ class AbstractKernel(Module):
         Kernels of finite rank give their exact features, however many there are.
         """
 
+    @question
     def check_inputs(self, X: np.ndarray) -> None:
-        """Raise a ValueError for values in X [N, D] that the kernel cannot take: a `Coregion` knows its categories."""
-        for part in getattr(self, "kernels", ()):
-            part.check_inputs(X)
+        """Raise a ValueError if the kernel cannot take some value in X [N, D], such as an unknown category."""
+
+    @question
+    def smoothness_along(self, column: int) -> int | float:
+        """How many derivatives the process has in mean square along one column of its inputs."""
+        return self.smoothness
+
+    @question
+    def start(self, x: np.ndarray) -> list[Start]:
+        """Starting values of lengthscales and weights for inputs x [N, D]; the variance is set by `amplitude`."""
+        return []
+
+    @question
+    def amplitude(self) -> list[tuple[Array, float]]:
+        """Parameters θ with powers p such that replacing each θ by θ cᵖ multiplies the kernel by c; [] if unknown."""
+        variance: Any = getattr(self, "variance", None)
+        return [(variance, 1.0)] if eqx.is_inexact_array(variance) else []
+
+    @question
+    def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
+        """Parameters that are locations in the space of x [N, D], each with the unit in which training moves it."""
+        return []
+
+    @question
+    def terms(self) -> "tuple[AbstractKernel, ...]":
+        """The kernels of which this one is the sum; itself if it is none."""
+        return (self,)
+
+    @question
+    def factors(self) -> "tuple[AbstractKernel, ...]":
+        """The kernels of which this one is the product; itself if it is none."""
+        return (self,)
+
+    @question
+    def on_columns(self) -> "tuple[AbstractKernel, tuple[int, ...] | None]":
+        """(k', dims) if this kernel is k'(x[dims], y[dims]), else (self, None)."""
+        return self, None
 
     def __add__(self, other: Any) -> "AbstractKernel":
         from inducing.kernels.composite import Sum

@@ -48,6 +48,10 @@ class Sum(AbstractKernel):
     def smoothness(self) -> int | float:
         return min(kernel.smoothness for kernel in self.kernels)
 
+    def check_inputs(self, X: np.ndarray) -> None:
+        for kernel in self.kernels:
+            kernel.check_inputs(X)
+
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return reduce(jnp.add, [kernel(x, y) for kernel in self.kernels])
 
@@ -83,6 +87,10 @@ class Product(AbstractKernel):
     @property
     def smoothness(self) -> int | float:
         return min(kernel.smoothness for kernel in self.kernels)
+
+    def check_inputs(self, X: np.ndarray) -> None:
+        for kernel in self.kernels:
+            kernel.check_inputs(X)
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return reduce(jnp.multiply, [kernel(x, y) for kernel in self.kernels])
@@ -261,6 +269,10 @@ class ChangePoint(AbstractKernel):
     @property
     def smoothness(self) -> int | float:
         return min(kernel.smoothness for kernel in self.kernels)
+
+    def check_inputs(self, X: np.ndarray) -> None:
+        for kernel in self.kernels:
+            kernel.check_inputs(X)
 
     def _weights(self, X: Float[Array, "N D"]) -> Float[Array, "K N"]:
         if not 0 <= self.dim < X.shape[-1]:

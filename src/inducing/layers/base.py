@@ -3,15 +3,19 @@
 import abc
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
-from inducing._xla import barrier
+from inducing._xla import barrier, compiled
 from inducing.data import Data
-from inducing.parameters import Module, dtype_of
+from inducing.parameters import Module, Start, dtype_of, question
+
+if TYPE_CHECKING:
+    from inducing.layers.encoders import AbstractEncoder
 
 
 def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -100,6 +104,109 @@ class AbstractLayer(Module):
     @abc.abstractmethod
     def width(self, inputs: int | None) -> int | None:
         """The number of outputs for so many inputs; a ValueError if they do not fit. None is an unknown number."""
+
+    @property
+    @question
+    def correlated(self) -> bool:
+        """Whether the outputs at one input may be correlated. If in doubt, yes: samples then need their covariance."""
+        return True
+
+    @property
+    @question
+    def couples_replicates(self) -> bool:
+        """Whether the output of one replicate of a datum depends on its other replicates. If in doubt, yes."""
+        return True
+
+    @property
+    @question
+    def num_inputs(self) -> int | None:
+        """The number of columns of the inputs, if the layer knows it."""
+        return None
+
+    @question
+    def check_inputs(self, X: np.ndarray) -> None:
+        """Raise a ValueError if the layer cannot take some value in X [N, D], such as an unknown category."""
+
+    @question
+    def check_below(self, below: "AbstractLayer | None") -> None:
+        """Raise a ValueError if the layer cannot stand above the layer `below` (None: it sees the model's inputs)."""
+
+    @question
+    def variational(self) -> Any:
+        """The arrays that belong to q: of functions, weights or latent variables, and inducing features."""
+        return ()
+
+    @question
+    def gaussians(self) -> tuple[tuple[Array, Any], ...]:
+        """The mean [L, M] and root of each Gaussian q(u) of the layer, which natural gradients may move."""
+        return ()
+
+    @question
+    def per_datum(self) -> Any:
+        """The arrays whose rows belong to single data, addressed by `Data.index`."""
+        return ()
+
+    @question
+    def encoders(self) -> "tuple[AbstractEncoder, ...]":
+        """The encoders of the layer's latent variables."""
+        return ()
+
+    @question
+    def check_index(self, index: np.ndarray) -> None:
+        """Raise a ValueError if arrays of single data do not reach `index` [N]."""
+
+    @question
+    def sample_global(
+        self, x: Float[Array, "N 1 D"], key: Array, data: Data, seen: Bool[Array, "N 1"]
+    ) -> tuple[Float[Array, "N 1 P"], Float[Array, ""]] | None:
+        """One sample of the layer's weights θ, shared by all data, applied to x, and log p(θ)/q(θ).
+
+        For importance weighting over θ itself. Latent variables count here too, where `seen`. None: the layer has no
+        weights that can be sampled.
+        """
+        return None
+
+    @question
+    def shifted(
+        self, x: Float[Array, "N R D"], key: Array, data: Data, replicates: int, shift: Array
+    ) -> tuple[Float[Array, "N R2 D2"], Float[Array, "N R2"]]:
+        """`propagate` with the latent variables h moved by `shift` [N, R, d], for layers with `encoders`."""
+        raise TypeError(f"{type(self).__name__} has no latent variables that could be shifted.")
+
+    @question
+    def settled(self, cache: Any) -> Any:
+        """The concrete `cache`, without parts that turned out not to be accurate."""
+        return cache
+
+    @question
+    def with_cache(self, run: Callable[[Any], Any], cache: Any) -> Any:
+        """run(cache), where compiled code has to choose between accurate parts of the cache."""
+        return run(cache)
+
+    @property
+    @question
+    def is_fresh(self) -> bool:
+        """Whether q is as it was made, not trained nor set by hand. If in doubt, no: then `fit` keeps all scales."""
+        return not jax.tree.leaves(self.variational())
+
+    @question
+    def at_prior(self) -> "AbstractLayer":
+        """The layer with q set to the prior, after a change of the prior's parameters."""
+        return self
+
+    @question
+    def start_inputs(self, x: np.ndarray, data: Data, seed: int) -> tuple[list[Start], np.ndarray]:
+        """Starting values from a sample x [n, D] of the layer's inputs, and a sample of its outputs [n, P]."""
+        return [], np.asarray(compiled(_outputs)(self, jnp.asarray(x), data, jax.random.key(seed)))
+
+    @question
+    def start_outputs(self, likelihood: Any, x: np.ndarray, y: np.ndarray) -> list[Start]:
+        """Starting values of the last layer and of the likelihood, for inputs x [n, D] and labels y [N, P]."""
+        return []
+
+
+def _outputs(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
+    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
 
 
 def refuse_terminal(layer: AbstractLayer) -> NoReturn:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from inducing.data import Data
 from inducing.layers.deterministic import first_line
-from inducing.parameters import Module, as_float_array, as_key, at_least_one, positive, real
+from inducing.parameters import Module, as_float_array, as_key, at_least_one, positive, question, real
 
 
 class AbstractEncoder(Module):
@@ -40,6 +40,15 @@ class AbstractEncoder(Module):
     @abc.abstractmethod
     def check(self, dim: int) -> None:
         """A ValueError if the encoder is not one of latent variables of this dimension."""
+
+    @question
+    def per_datum(self) -> Any:
+        """The arrays whose rows belong to single data, addressed by `Data.index`."""
+        return ()
+
+    @question
+    def check_index(self, index: np.ndarray) -> None:
+        """Raise a ValueError if the encoder has nothing for some datum of `index` [N]."""
 
 
 class PerDatumEncoder(AbstractEncoder):

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from inducing.likelihoods.predictive import Predictive, lenient
 from inducing.likelihoods.supports import REAL, Support, check_support
 from inducing.numerics.quadrature import expectation, graded_nodes, log_expectation
 from inducing.numerics.roots import peak_of
-from inducing.parameters import Module, fixed
+from inducing.parameters import Module, Start, fixed, question
 
 PREDICTIVE_NODES = 80
 BEND = 1.5  # the width in f within which links and their logarithms bend, around 0
@@ -69,6 +69,18 @@ def _refuse(what: str, shape: tuple[int, ...]) -> NoReturn:
 def marginal_variance(mean: Array, cov: Array) -> Array:
     """The variances [..., F] of a covariance given as [..., F] or [..., F, F]."""
     return cov if cov.ndim == mean.ndim else jnp.diagonal(cov, axis1=-2, axis2=-1)
+
+
+class LatentStart(NamedTuple):
+    """What labels say about the F latent functions behind them before training.
+
+    `centre` [F] and `variance` [F] are those of the latents, NaN where the labels do not tell; `own` are the starting
+    values of the likelihood's own parameters.
+    """
+
+    centre: np.ndarray
+    variance: np.ndarray
+    own: list[Start]
 
 
 class AbstractLikelihood(Module):
@@ -148,6 +160,35 @@ class AbstractLikelihood(Module):
         self, mean: Float[Array, "N F"], cov: Float[Array, "N F ..."], *, index: Int[Array, "N"] | None = None
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of the label under f ~ N(mean, cov), per output."""
+
+    @question
+    def class_count(self) -> int | None:
+        """The number C of classes, if labels are the numbers 0, …, C − 1 of classes; else None."""
+        return None
+
+    @question
+    def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."] | None:
+        """The noise variances, of `shape` [..., N, P], if y = f + ε with independent Gaussian ε; else None."""
+        return None
+
+    @property
+    @question
+    def shared_noise(self) -> Float[Array, ""] | None:
+        """The noise variance, a parameter, if y = f + ε with Gaussian ε of one variance for all labels; else None."""
+        return None
+
+    @question
+    def start(self, y: np.ndarray) -> "LatentStart":
+        """What the labels y [N, P] (NaN: missing) say about the latents and the likelihood's own parameters."""
+        unknown = np.full(self.num_latents(y.shape[1]), np.nan)
+        return LatentStart(unknown, unknown, [])
+
+    @question
+    def check_index(self, index: np.ndarray, seen: np.ndarray) -> None:
+        """Raise a ValueError if parameters of single data do not reach `index` [N], or cannot hold.
+
+        `seen` [N, P] says which labels are present.
+        """
 
     @property
     def fill(self) -> float | np.ndarray:

@@ -5,15 +5,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import AbstractCovariance
-from inducing.parameters import Module, dtype_of
+from inducing.parameters import Module, Start, dtype_of, question
 from inducing.priors.latents import repeat
 
 if TYPE_CHECKING:
+    from inducing.means import AbstractMean
     from inducing.priors.exact import ExactGP
 
 Features = AbstractFeatures | tuple[AbstractFeatures, ...]
@@ -108,6 +110,45 @@ class AbstractPrior(Module):
         Returns two functions that belong together: the latents g: [n, D] → [n, L], whose features are u, and
         their sites: [n, D] → [n, L, J].
         """
+
+    @property
+    @question
+    def shared_kernel(self) -> AbstractKernel | None:
+        """k, if the outputs are the latents themselves, independent GPs that all have the kernel k; else None."""
+        return None
+
+    @property
+    @question
+    def indexes_outputs(self) -> bool:
+        """Whether the last column of the inputs is the number of an output."""
+        return False
+
+    @property
+    @question
+    def group_size(self) -> int:
+        """How many consecutive outputs are functionals of one function, so that labels of one of them are enough."""
+        return 1
+
+    @question
+    def mean_functions(self) -> "tuple[tuple[int | None, AbstractMean], ...]":
+        """The mean functions, each with the number of the latent it belongs to (None: of all outputs)."""
+        return ()
+
+    @question
+    def latent_inputs(self, X: np.ndarray) -> np.ndarray:
+        """Where the latents are evaluated for inputs X [N, D], as an array [n, D'] of concrete numbers."""
+        return np.asarray(X, float)
+
+    @question
+    def check_inputs(self, X: np.ndarray) -> None:
+        """Raise a ValueError if the prior cannot take some value in X [N, D], such as an unknown category."""
+        for kernel in self.kernels:
+            kernel.check_inputs(self.latent_inputs(X))
+
+    @question
+    def start(self, likelihood: Any, x: np.ndarray, y: np.ndarray) -> list[Start]:
+        """Starting values of means, amplitudes and noise, for inputs x [N, D] and labels y [N, P], NaN if missing."""
+        return []
 
     def covariance(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "NP N2P"]:
         """The prior covariance of f(X) and f(X2), flattened datum by datum: [N·P, N2·P]."""
