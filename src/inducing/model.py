@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.data import Data
-from inducing.layers.base import AbstractLayer, append, stack_width, sum_of_kl
-from inducing.layers.deterministic import Skip, first_layer
-from inducing.layers.latent_variable import LatentVariable
+from inducing.layers.base import AbstractLayer, check_stack, stack_width, sum_of_kl
+from inducing.layers.deterministic import first_layer
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.parameters import Module, as_key, dtype_of
 from inducing.priors.as_input import OutputAsInput
@@ -56,7 +55,7 @@ class Model(Module):
                 f"the last layer is a {type(layers[-1]).__name__}, which has no Gaussian output; "
                 "end the stack with a SparseGP, BayesianDense or Deterministic layer."
             )
-        _check_rows(layers, None, "layers")
+        check_stack(layers, None, "layers")
         if not isinstance(likelihood, AbstractLikelihood):
             raise TypeError(f"likelihood must be one of ig.likelihoods, got {kind_of(likelihood)}.")
         self.layers = layers
@@ -89,9 +88,8 @@ class Model(Module):
         x = enter(self, data)
         log_weight = jnp.zeros(x.shape[:2], x.dtype)
         for i, (layer, k) in enumerate(zip(self.layers[:-1], self.keys(key), strict=False)):
-            if shifts and i in shifts and isinstance(layer, LatentVariable):
-                s = layer.sample(x, k, data, replicates, shifts[i])
-                x, w = append(x, s.h), s.log_ratio
+            if shifts and i in shifts:
+                x, w = layer.shifted(x, k, data, replicates, shifts[i])
             else:
                 x, w = layer.propagate(x, k, data, replicates)
             log_weight = jnp.broadcast_to(log_weight, w.shape) + w
@@ -164,19 +162,6 @@ def kind_of(value: Any) -> str:
     ('float', 'the class GP')
     """
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-
-
-def _check_rows(layers: Sequence[AbstractLayer], below: AbstractLayer | None, name: str) -> None:
-    """Raise a ValueError if the number of an output, last in rows (x, p), would be random."""
-    for i, layer in enumerate(layers):
-        if isinstance(layer, Skip):
-            _check_rows(layer.layers, below, f"{name}[{i}].layers")
-        elif isinstance(getattr(layer, "prior", None), OutputAsInput) and below is not None and below.random:
-            raise ValueError(
-                f"{name}[{i}] takes rows (x, p), the number of the output last, but the {type(below).__name__} below "
-                "it puts a random number there; move p to the end by an ig.Deterministic layer between them."
-            )
-        below = layer
 
 
 def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:

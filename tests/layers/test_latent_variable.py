@@ -204,7 +204,7 @@ def test_bad_input_is_refused(unchecked):
         ig.layers.PerDatumEncoder(jnp.zeros(3))
     with pytest.raises(ValueError, match="scale has shape"):
         ig.LatentVariable(2, scale=[1.0, 1.0, 1.0])
-    with pytest.raises(ValueError, match=r"PerDatum\.scale must be positive"):
+    with pytest.raises(ValueError, match=r"PerDatumEncoder\.scale must be positive"):
         ig.layers.PerDatumEncoder(jnp.zeros((2, 1)), scale=-1.0)
     with pytest.raises(ValueError, match=r"scale has shape \[5\]; for a mean \[5, 2\] .*one for each datum: \[5, 1\]"):
         ig.layers.PerDatumEncoder(jnp.zeros((5, 2)), scale=np.ones(5))

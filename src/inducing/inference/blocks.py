@@ -12,7 +12,8 @@ from inducing._xla import compiled, limited_threads, own_array
 from inducing.checks import check_counts
 from inducing.data import Data
 from inducing.layers.base import AbstractLayer
-from inducing.layers.sparse_gp import Cache, sparse_gps, with_cache
+from inducing.layers.cache import settled, with_cache
+from inducing.layers.sparse_gp import sparse_gps
 from inducing.parameters import as_key
 
 if TYPE_CHECKING:
@@ -89,10 +90,7 @@ _CACHES: dict[int, Any] = {}
 def _cache_of(layer: AbstractLayer) -> Any:
     """The layer's cache. A layer never changes, so that it is computed once and kept for as long as the layer lives."""
     if id(layer) not in _CACHES:
-        cache = compiled(_make_cache, once=True)(layer)
-        if isinstance(cache, Cache) and cache.quadratic is not None and not cache.quadratic.accurate:
-            cache = cache._replace(quadratic=None)
-        _CACHES[id(layer)] = cache
+        _CACHES[id(layer)] = settled(compiled(_make_cache, once=True)(layer))
         weakref.finalize(layer, _CACHES.pop, id(layer), None)
     return _CACHES[id(layer)]
 

@@ -1,8 +1,9 @@
 """What a layer is: an approximate posterior over a random function, or over a latent variable of each datum."""
 
 import abc
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -10,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from inducing._xla import barrier, compiled
-from inducing.data import Data
+from inducing._xla import barrier, default_jit
+from inducing.data import Data, some_rows
 from inducing.parameters import Module, Start, dtype_of, question
 
 if TYPE_CHECKING:
@@ -128,8 +129,13 @@ class AbstractLayer(Module):
         """Raise a ValueError if the layer cannot take some value in X [N, D], such as an unknown category."""
 
     @question
-    def check_below(self, below: "AbstractLayer | None") -> None:
-        """Raise a ValueError if the layer cannot stand above the layer `below` (None: it sees the model's inputs)."""
+    def check_below(self, below: "AbstractLayer | None", name: str) -> None:
+        """Raise a ValueError if the layer cannot stand above another one.
+
+        Args:
+            below: the layer below; None if this layer sees the model's inputs.
+            name: how the message names this layer, such as "layers[1]".
+        """
 
     @question
     def variational(self) -> Any:
@@ -167,46 +173,122 @@ class AbstractLayer(Module):
         return None
 
     @question
+    def sample_latents(
+        self, x: Float[Array, "N R D"], key: Array, data: Data, replicates: int
+    ) -> Float[Array, "N R2 d"] | None:
+        """The latent variables h that `propagate` samples from the same arguments; None if they cannot be shifted."""
+        return None
+
+    @question
     def shifted(
-        self, x: Float[Array, "N R D"], key: Array, data: Data, replicates: int, shift: Array
+        self, x: Float[Array, "N R D"], key: Array, data: Data, replicates: int, shift: Float[Array, "N R2 d"]
     ) -> tuple[Float[Array, "N R2 D2"], Float[Array, "N R2"]]:
-        """`propagate` with the latent variables h moved by `shift` [N, R, d], for layers with `encoders`."""
+        """`propagate` with `shift` added to the latent variables, for layers that answer `sample_latents`.
+
+        The log-weight is that of the sample, log p(h)/q(h), for any number of replicates.
+        """
         raise TypeError(f"{type(self).__name__} has no latent variables that could be shifted.")
 
     @question
-    def settled(self, cache: Any) -> Any:
-        """The concrete `cache`, without parts that turned out not to be accurate."""
-        return cache
-
-    @question
-    def with_cache(self, run: Callable[[Any], Any], cache: Any) -> Any:
-        """run(cache), where compiled code has to choose between accurate parts of the cache."""
-        return run(cache)
+    def relative_jitter(self) -> Float[Array, ""]:
+        """The largest jitter on a diagonal of Kuu, relative to that diagonal; 0 if the layer factorises no Kuu."""
+        return jnp.zeros((), dtype_of(self))
 
     @property
     @question
     def is_fresh(self) -> bool:
-        """Whether q is as it was made, not trained nor set by hand. If in doubt, no: then `fit` keeps all scales."""
+        """Whether `fit` may choose new scales for the prior: no q that depends on them was trained or set by hand.
+
+        If in doubt, no. By default a layer is fresh if it declares no `variational` arrays.
+        """
         return not jax.tree.leaves(self.variational())
 
     @question
     def at_prior(self) -> "AbstractLayer":
-        """The layer with q set to the prior, after a change of the prior's parameters."""
+        """The layer with q set to the prior again, after a change of the prior's parameters."""
         return self
 
     @question
-    def start_inputs(self, x: np.ndarray, data: Data, seed: int) -> tuple[list[Start], np.ndarray]:
-        """Starting values from a sample x [n, D] of the layer's inputs, and a sample of its outputs [n, P]."""
-        return [], np.asarray(compiled(_outputs)(self, jnp.asarray(x), data, jax.random.key(seed)))
+    def start_inputs(
+        self, x: Callable[[], Float[Array, "n D"]], data: Data, seeds: Iterator[int]
+    ) -> tuple[list[Start], Callable[[], Float[Array, "n2 P"]]]:
+        """Starting values that follow from the layer's inputs, and a sample of its outputs.
+
+        Samples are functions without arguments, because computing one compiles and runs the layers below: a layer
+        calls x() only if it needs its inputs, and nobody calls the last one. See `start_stack`.
+
+        Args:
+            x: gives a sample of the layer's inputs. Those of the model come with all their rows.
+            data: the rows of data, without labels: latent variables are then sampled from their prior. `some_rows`
+                makes it match a sample that has fewer rows.
+            seeds: the next seed for each layer that is sampled, taken after x() is evaluated.
+
+        Returns:
+            Starting values, of which a later one replaces an earlier one of the same array, and a function that gives
+            a sample of the outputs at `some_rows` of the inputs.
+        """
+        return [], start_sample(self, x, data, seeds)
 
     @question
-    def start_outputs(self, likelihood: Any, x: np.ndarray, y: np.ndarray) -> list[Start]:
-        """Starting values of the last layer and of the likelihood, for inputs x [n, D] and labels y [N, P]."""
+    def start_outputs(
+        self, likelihood: Any, x: Float[Array, "N D"] | None, y: Float[np.ndarray, "N P"], width: int
+    ) -> list[Start]:
+        """Starting values of a last layer and of the likelihood, from the labels.
+
+        Args:
+            likelihood: the model's likelihood.
+            x: the inputs of the layer that belong to the labels, if it is the only layer; else None.
+            y: the labels, NaN where missing.
+            width: the number of columns of the layer's inputs.
+        """
         return []
 
 
-def _outputs(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
+@default_jit
+def _propagated(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
     return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
+
+
+def start_sample(
+    layer: AbstractLayer, x: Callable[[], Array], data: Data, seeds: Iterator[int]
+) -> Callable[[], Float[Array, "n P"]]:
+    """A sample of a layer's outputs for `AbstractLayer.start_inputs`: of each row by itself, computed on first use."""
+
+    @functools.cache
+    def outputs() -> Array:
+        inputs, rows = some_rows((x(), data))  # layers may hold much for each row
+        return _propagated(layer, inputs, rows, jax.random.key(next(seeds)))
+
+    return outputs
+
+
+def start_stack(
+    layers: Sequence[AbstractLayer], x: Callable[[], Float[Array, "n D"]], data: Data, seeds: Iterator[int]
+) -> tuple[list[Start], Callable[[], Float[Array, "n2 P"]]]:
+    """`AbstractLayer.start_inputs` of layers one after the other.
+
+    What several layers share is set by the lowest of them: its starting values come last.
+
+    Examples:
+        >>> import itertools
+        >>> import inducing as ig
+        >>> x, layers = jnp.ones((3, 1)), [ig.LatentVariable(2), ig.BayesianDense(3, 1)]
+        >>> starts, sample = start_stack(layers, lambda: x, ig.Data(x), itertools.count())
+        >>> starts, sample().shape
+        ([], (3, 1))
+    """
+    starts: list[Start] = []
+    for layer in layers:
+        own, x = layer.start_inputs(x, data, seeds)
+        starts = own + starts
+    return starts, x
+
+
+def check_stack(layers: Sequence[AbstractLayer], below: AbstractLayer | None, name: str) -> None:
+    """Ask each of `layers`, which messages call `name`, whether it can stand above the one before it."""
+    for i, layer in enumerate(layers):
+        layer.check_below(below, f"{name}[{i}]")
+        below = layer
 
 
 def refuse_terminal(layer: AbstractLayer) -> NoReturn:

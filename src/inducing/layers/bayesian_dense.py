@@ -162,6 +162,29 @@ class BayesianDense(AbstractLayer):
             raise ValueError(f"it takes {D} inputs")
         return self.mean.shape[1]
 
+    @property
+    def correlated(self) -> bool:
+        return self.root is not None and self.mean.shape[1] > 1
+
+    @property
+    def couples_replicates(self) -> bool:
+        return False  # replicates share their weights, but given these each depends on its own input alone
+
+    @property
+    def num_inputs(self) -> int:
+        return self.mean.shape[0] - 1
+
+    def variational(self):
+        return self.mean, self.scale, self.root
+
+    def sample_global(self, x, key, data, seen):
+        W, log_ratio = self.sample_weights(key)
+        return with_one(x) @ W, log_ratio
+
+    @property
+    def is_fresh(self) -> bool:
+        return True  # the prior of the weights is not trained, so `fit` sets none of its scales
+
 
 def with_one(x: Float[Array, "*B D"]) -> Float[Array, "*B D1"]:
     """[x, 1]."""

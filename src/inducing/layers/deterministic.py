@@ -1,5 +1,6 @@
 """Layers without randomness: any function, and the concatenation of a layer's output with its input."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -7,7 +8,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from inducing.layers.base import AbstractLayer, append, draw_stack, refuse_terminal, stack_width, sum_of_kl
+from inducing.data import some_rows
+from inducing.layers.base import (
+    AbstractLayer,
+    append,
+    check_stack,
+    draw_stack,
+    refuse_terminal,
+    stack_width,
+    start_stack,
+    sum_of_kl,
+)
 from inducing.parameters import dtype_of
 
 
@@ -79,6 +90,17 @@ class Deterministic(AbstractLayer):
             raise ValueError(f"its function must give a number or a vector, it gives {given}")
         return out.shape[0] if out.shape else 1
 
+    @property
+    def correlated(self) -> bool:
+        return False
+
+    @property
+    def couples_replicates(self) -> bool:
+        return False
+
+    def sample_global(self, x, key, data, seen):
+        return self._apply(x), jnp.zeros((), x.dtype)
+
 
 class Skip(AbstractLayer):
     """The output of some layers beside their input: x ↦ [x, f(x)], so that what is above sees both.
@@ -135,6 +157,60 @@ class Skip(AbstractLayer):
     def width(self, inputs):
         width = stack_width(self.layers, inputs, "its input has")
         return None if inputs is None or width is None else inputs + width
+
+    @property
+    def couples_replicates(self) -> bool:
+        return any(layer.couples_replicates for layer in self.layers)
+
+    @property
+    def num_inputs(self) -> int | None:
+        return self.layers[0].num_inputs
+
+    def check_inputs(self, X):
+        self.layers[0].check_inputs(X)
+
+    def check_below(self, below, name):
+        check_stack(self.layers, below, f"{name}.layers")
+
+    def variational(self):
+        return tuple(layer.variational() for layer in self.layers)
+
+    def gaussians(self):
+        return tuple(q for layer in self.layers for q in layer.gaussians())
+
+    def per_datum(self):
+        return tuple(layer.per_datum() for layer in self.layers)
+
+    def encoders(self):
+        return tuple(encoder for layer in self.layers for encoder in layer.encoders())
+
+    def check_index(self, index):
+        for layer in self.layers:
+            layer.check_index(index)
+
+    def sample_global(self, x, key, data, seen):
+        y, total = x, jnp.zeros((), x.dtype)
+        for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
+            sampled = layer.sample_global(y, k, data, seen)
+            if sampled is None:
+                return None
+            y, total = sampled[0], total + sampled[1]
+        return append(x, y), total
+
+    def relative_jitter(self):
+        return functools.reduce(jnp.maximum, [layer.relative_jitter() for layer in self.layers])
+
+    @property
+    def is_fresh(self) -> bool:
+        return all(layer.is_fresh for layer in self.layers)
+
+    def at_prior(self):
+        return Skip([layer.at_prior() for layer in self.layers])
+
+    def start_inputs(self, x, data, seeds):
+        inputs = functools.cache(lambda: some_rows(x()))
+        starts, outputs = start_stack(self.layers, inputs, data, seeds)
+        return starts, functools.cache(lambda: jnp.concatenate([inputs(), outputs()], axis=1))
 
 
 def first_layer(stack: Any) -> AbstractLayer:

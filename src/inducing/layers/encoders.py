@@ -105,6 +105,17 @@ class PerDatumEncoder(AbstractEncoder):
                 f"the encoder's Gaussians have {self.mean.shape[1]} dimensions but the latent variable has {dim}."
             )
 
+    def per_datum(self):
+        return self.mean, self.scale, self.lower
+
+    def check_index(self, index):
+        N = self.mean.shape[0]
+        if index.max() >= N:
+            raise ValueError(
+                f"an encoder has Gaussians for {N} data, but data.index reaches {index.max()}; "
+                "number the data from 0 as in the encoder."
+            )
+
 
 class Amortised(AbstractEncoder):
     """q(h | x, y) by a network of one vector, the concatenation of what it `sees`.

@@ -167,6 +167,38 @@ class LatentVariable(AbstractLayer):
     def width(self, inputs):
         return None if inputs is None else inputs + self.dim
 
+    @property
+    def couples_replicates(self) -> bool:
+        return False
+
+    def variational(self):
+        return self.encoder
+
+    def per_datum(self):
+        return () if self.encoder is None else self.encoder.per_datum()
+
+    def encoders(self):
+        return () if self.encoder is None else (self.encoder,)
+
+    def check_index(self, index):
+        if self.encoder is not None:
+            self.encoder.check_index(index)
+
+    def sample_global(self, x, key, data, seen):
+        s = self.sample(x, key, data, 1)
+        return append(x, s.h), jnp.sum(jnp.where(seen, s.log_ratio, 0.0))
+
+    def sample_latents(self, x, key, data, replicates):
+        return self.sample(x, key, data, replicates).h
+
+    def shifted(self, x, key, data, replicates, shift):
+        s = self.sample(x, key, data, replicates, shift)
+        return append(x, s.h), s.log_ratio
+
+    @property
+    def is_fresh(self) -> bool:
+        return True  # q(h) does not depend on scales of a prior that `fit` sets
+
 
 def _scales(root: Array) -> Array:
     """The diagonal of roots given as [N, R, d] or [N, R, d, d]."""

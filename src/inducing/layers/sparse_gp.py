@@ -1,21 +1,24 @@
 """The sparse Gaussian process."""
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from inducing._xla import barrier
+from inducing._xla import barrier, default_jit, own_array
 from inducing._xla.matmul import lower_gram, products
+from inducing.data import some_rows
 from inducing.features.base import AbstractFeatures
 from inducing.gaussian import Coordinates
 from inducing.layers import qu
 from inducing.layers.base import AbstractLayer, standard_normal
+from inducing.layers.cache import Cache, Quadratic
 from inducing.layers.reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
 from inducing.linalg import AbstractCovariance, Dense, batched, default_jitter
 from inducing.numerics.quadrature import safe_sqrt
@@ -32,37 +35,6 @@ from inducing.priors.base import (
     weights as output_weights,
 )
 from inducing.priors.latents import apply_features
-
-
-class Quadratic(NamedTuple):
-    """α = Kuu⁻¹ m_v and C = Kuu⁻¹ (Kuu − S_vv) Kuu⁻¹, so that the mean is Kfu α and the variance Kff − diag(Kfu C Kuf).
-
-    One large product instead of two; `accurate` says whether the variances survive the cancellation.
-    """
-
-    alpha: Float[Array, "L M"]
-    C: Float[Array, "L M M"]
-    accurate: Bool[Array, ""]
-
-
-class Cache(NamedTuple):
-    """What does not depend on the inputs: the factorised Kuu, q(w), and what makes many predictions quick."""
-
-    Kuu: AbstractCovariance
-    mean: Float[Array, "L M"]
-    root: qu.Root
-    quadratic: Quadratic | None = None
-
-
-def with_cache(run: Callable[[Any], Any], cache: Any) -> Any:
-    """run(cache), with the quadratic form left out where it is not accurate: decided while running, once for all.
-
-    >>> with_cache(lambda cache: cache, None) is None
-    True
-    """
-    if not isinstance(cache, Cache) or cache.quadratic is None:
-        return run(cache)
-    return jax.lax.cond(cache.quadratic.accurate, run, lambda c: run(c._replace(quadratic=None)), cache)
 
 
 class _Sites(NamedTuple):
@@ -399,6 +371,80 @@ class SparseGP(AbstractLayer):
             except (TypeError, ValueError) as error:
                 raise ValueError(f"its prior or features do not take {inputs} inputs ({error})") from error
         return self.prior.num_outputs
+
+    @property
+    def couples_replicates(self) -> bool:
+        return True  # f is drawn jointly over the replicates of a datum
+
+    @property
+    def num_inputs(self) -> int | None:
+        features = self.features if isinstance(self.features, AbstractFeatures) else self.features[0]
+        return None if features.num_inputs is None else self.prior.input_columns(features.num_inputs)
+
+    def check_inputs(self, X):
+        self.prior.check_inputs(X)
+
+    def check_below(self, below, name):
+        if self.prior.indexes_outputs and below is not None and below.random:
+            raise ValueError(
+                f"{name} takes rows (x, p), the number of the output last, but the {type(below).__name__} below it "
+                "puts a random number there; move p to the end by an ig.Deterministic layer between them."
+            )
+
+    def variational(self):
+        return self.features, self.mean, self.root
+
+    def gaussians(self):
+        return ((self.mean, self.root),)
+
+    def relative_jitter(self):
+        return jnp.max(self.Kuu().relative_jitter)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether q(u) = p(u), or its covariance is a multiple of that of p(u), as in the inner layers of deep GPs."""
+        if self.coordinates != "w":
+            return abs(float(self.kl())) <= 1e-6 * self.mean.size
+        return not np.any(np.asarray(self.mean)) and all(_is_scalar(np.asarray(R)) for R in jax.tree.leaves(self.root))
+
+    def at_prior(self):
+        if self.coordinates == "w":  # q(w) = N(0, I) is the prior, whatever its parameters are
+            return self
+        own = SparseGP(self.prior, self.features, coordinates=self.coordinates, jitter=self.jitter)
+        if not qu.is_diagonal(self.root):
+            return own
+        variances = batched("diagonal", qu.repeat(own.Kuu(), own.prior.num_latents))
+        return eqx.tree_at(lambda gp: gp.root, own, jnp.sqrt(variances)[:, None])
+
+    def start_inputs(self, x, data, seeds):
+        places = self.prior.latent_inputs(np.asarray(x()))
+        starts = [start for kernel in self.prior.kernels for start in kernel.start(places)]
+
+        @functools.cache
+        def outputs() -> Array:  # of the prior, since q is about to be set to the prior with other parameters
+            mean, variance = (np.asarray(a) for a in _prior_moments(self.prior, some_rows(x())))
+            noise = np.random.default_rng(next(seeds)).standard_normal(mean.shape)
+            return own_array(mean + np.sqrt(variance) * noise, mean.dtype)
+
+        return starts, outputs
+
+    def start_outputs(self, likelihood, x, y, width):
+        """Where the inputs are unknown, the prior variance is that at the inducing points, or at the origin."""
+        if x is None:
+            Z = self.features.locations if isinstance(self.features, AbstractFeatures) else None
+            x = jnp.zeros((1, width), dtype_of(self)) if Z is None or Z.shape[1] != width else Z
+        return self.prior.start(likelihood, np.asarray(x), y)
+
+
+@default_jit  # one program to compile, not one for each operation
+def _prior_moments(prior: AbstractPrior, x: Array) -> tuple[Array, Array]:
+    return prior.mean(x), mix_variance(prior, prior.Kff_diag(x))
+
+
+def _is_scalar(root: np.ndarray) -> bool:
+    """Whether a root, or a factor of a Kronecker root, is a multiple of the identity."""
+    one = np.eye(root.shape[-1]) if root.shape[-2] == root.shape[-1] else 1.0
+    return bool(np.all(root == root.flat[0] * one))
 
 
 def sparse_gps(tree: Any) -> list[SparseGP]:

@@ -1,0 +1,81 @@
+"""The cache of a sparse GP: what its predictions need that does not depend on the inputs."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from inducing.layers import qu
+from inducing.linalg import AbstractCovariance
+
+
+class Quadratic(NamedTuple):
+    """The posterior as a linear and a quadratic form of Kuf.
+
+        α = Kuu⁻¹ m_v,      C = Kuu⁻¹ (Kuu − S_vv) Kuu⁻¹
+        mean = Kfu α,       variance = Kff − diag(Kfu C Kuf)
+
+    It needs one large matrix product where the factors of Kuu need two, but the variance suffers from cancellation if
+    Kuu is ill-conditioned. `accurate` says whether enough digits are left.
+    """
+
+    alpha: Float[Array, "L M"]
+    C: Float[Array, "L M M"]
+    accurate: Bool[Array, ""]
+
+
+class Cache(NamedTuple):
+    """The factorised Kuu, mean and root of q(w), and the quadratic form if there is one."""
+
+    Kuu: AbstractCovariance
+    mean: Float[Array, "L M"]
+    root: qu.Root
+    quadratic: Quadratic | None = None
+
+
+def settled(cache: Any) -> Any:
+    """A concrete cache of any layer, without the quadratic forms in it that are not accurate.
+
+    The caches of sparse GPs may stand anywhere in the pytree, so a layer that holds a sparse GP can simply return the
+    cache of that.
+
+    Examples:
+        >>> settled(None) is None
+        True
+    """
+
+    def one(part: Any) -> Any:
+        return _without_quadratic(part) if _has_quadratic(part) and not part.quadratic.accurate else part
+
+    return jax.tree.map(one, cache, is_leaf=_has_quadratic)
+
+
+def with_cache(run: Callable[[Any], Any], cache: Any) -> Any:
+    """run(cache) in traced code, with quadratic forms left out unless all of them are accurate.
+
+    The choice is made when the program runs; `settled` makes it before a program is compiled.
+
+    Examples:
+        >>> with_cache(lambda cache: cache, None) is None
+        True
+    """
+    parts = [part for part in jax.tree.leaves(cache, is_leaf=_has_quadratic) if _has_quadratic(part)]
+    if not parts:
+        return run(cache)
+    accurate = functools.reduce(jnp.logical_and, [part.quadratic.accurate for part in parts])
+
+    def careful(cache: Any) -> Any:
+        return run(jax.tree.map(_without_quadratic, cache, is_leaf=_has_quadratic))
+
+    return jax.lax.cond(accurate, run, careful, cache)
+
+
+def _has_quadratic(part: Any) -> bool:
+    return isinstance(part, Cache) and part.quadratic is not None
+
+
+def _without_quadratic(part: Any) -> Any:
+    return part._replace(quadratic=None) if _has_quadratic(part) else part
