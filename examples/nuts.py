@@ -21,7 +21,7 @@ import numpy as np
 from numpyro.infer import MCMC, NUTS
 
 import inducing as ig
-from inducing.bounds.elbo import expected_log_likelihood
+from inducing.bounds import expected_log_likelihood
 from inducing.parameters import partition
 
 jax.config.update("jax_enable_x64", True)

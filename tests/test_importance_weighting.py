@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import inducing as ig
-from inducing.bounds.elbo import expected_log_likelihood
+from inducing.bounds import expected_log_likelihood
 
 from .bounds import (
     DATA,

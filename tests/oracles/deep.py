@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import inducing as ig
-from inducing.bounds.elbo import expected_log_likelihood
+from inducing.bounds import expected_log_likelihood
 from inducing.bounds.gplvm import psi_statistics
 
 from .common import array, likelihood, sparse_gp, squared_exponential

@@ -12,7 +12,7 @@ and the optimal q(w) = N(Λ⁻¹c, Λ⁻¹) gives the bound
 Where outputs mix latents, Λ couples them: it is [L·M, L·M], else one [M, M] for each latent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,9 +24,10 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from inducing._xla.matmul import products, symmetric_product, times_transpose
-from inducing.bounds.elbo import labels
-from inducing.checks import check_data, check_model
-from inducing.data import Data, as_data
+from inducing.bounds.conjugate import required_layer, with_layer
+from inducing.bounds.objective import AbstractBound, Optimum, checked
+from inducing.bounds.terms import labels
+from inducing.data import Data
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import PerDatum
@@ -54,6 +55,15 @@ class _Statistics(NamedTuple):
 _Order = Callable[[Model, SparseGP, Data, AbstractCovariance], _Statistics]  # of summing and whitening
 
 
+class _CollapsedElbo(AbstractBound):
+    def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
+        return False
+
+    def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum:
+        return Optimum(self, optimal_q, collapsed=True)
+
+
+@_CollapsedElbo
 def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """Titsias' bound: the `elbo` of a one-layer model with a Gaussian likelihood at its optimal q(u).
 
@@ -70,6 +80,7 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
     return _bound(model, data, _whitened_either)
 
 
+@_CollapsedElbo
 def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
     """`collapsed_elbo` in its quicker order of sums alone, which takes a third less to compile; NaN where rounding
     would falsify that.
@@ -83,6 +94,7 @@ def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
     return _bound(model, data, _whitened_last_or_nan)
 
 
+@_CollapsedElbo
 def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
     """`collapsed_elbo` in its more accurate order of sums alone; NaN where rounding would make up even that.
 
@@ -104,13 +116,13 @@ def orders_of_sums(model: Model, data: Data) -> tuple[Callable, ...]:
     >>> len(orders_of_sums(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ig.Data([0.0, 1.0], [0.5, 0.2])))
     1
     """
-    layer, data = _checked(model, data)
+    layer = required_layer(model)
     if _num_blocks(layer, len(data)) == 1 or not _has_two_orders(model, jax.eval_shape(layer.Kuu)):
         return (careful_bound,)
     return quick_bound, careful_bound
 
 
-def bound_of_sample(model: Model, data: Any, bound: Callable, num_data: int) -> Float[Array, ""]:
+def bound_of_sample(model: Model, data: Any, bound: Any, num_data: int) -> Float[Array, ""]:
     """`bound` (one of the above) of `num_data` rows, of which `data` are a random sample: each row counts num_data/n
     times. About right for many rows, and not on average: the bound is no sum over rows.
 
@@ -121,7 +133,7 @@ def bound_of_sample(model: Model, data: Any, bound: Callable, num_data: int) -> 
     >>> abs(float(bound_of_sample(model, ([0.0, 1.0], [0.5, 0.2]), careful_bound, 4) - twice)) < 1e-9
     True
     """
-    _, data = _checked(model, data)
+    data = checked(model, data)
     times = num_data / len(data)
     _, _, mask, noise = _observed(model, data)
     log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
@@ -129,7 +141,7 @@ def bound_of_sample(model: Model, data: Any, bound: Callable, num_data: int) -> 
     # that of log τ, which `bound` then counts once, of times·τ.
     missing = 0.5 * jnp.sum((times - 1.0) * log_tau - jnp.where(mask, np.log(times), 0.0))
     sharper = jax.tree.map(lambda v: v / times if eqx.is_inexact_array(v) else v, model.likelihood)
-    return bound(eqx.tree_at(lambda m: m.likelihood, model, sharper), data) + missing
+    return bound.evaluate(eqx.tree_at(lambda m: m.likelihood, model, sharper), data) + missing
 
 
 def collapse(model: Model, data: Any) -> Model:
@@ -146,14 +158,19 @@ def collapse(model: Model, data: Any) -> Model:
     >>> abs(float(ig.elbo(optimal, data) - ig.collapsed_elbo(model, data))) < 1e-9
     True
     """
-    layer, data = _checked(model, data)
+    return optimal_q(model, checked(model, data))
+
+
+def optimal_q(model: Model, data: Data) -> Model:
+    """`collapse` for a model and data that have been checked."""
+    layer = required_layer(model)
     stats, Lambda = _optimum(model, layer, data, _whitened_first)
     L, M = layer.prior.num_latents, layer.num_features
     m = batched("solve", Lambda, stats.b[..., None])[..., 0].reshape(L, M)
     root = jax.vmap(inverse_root)(Lambda.matrix)
     root = root if root.shape[0] == L else root[0]
     optimal = SparseGP(layer.prior, layer.features, m, root, "w", layer.jitter).with_coordinates(layer.coordinates)
-    return eqx.tree_at(lambda m: m.layers, model, (optimal,))
+    return with_layer(model, optimal)
 
 
 def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -166,6 +183,15 @@ def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return Dense(Lambda[::-1, ::-1]).inverse_root[::-1, ::-1].T
 
 
+class _LogEvidence(AbstractBound):
+    def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
+        return False
+
+    def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum:
+        return Optimum(self, optimal_q)
+
+
+@_LogEvidence
 def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     """The exact log marginal likelihood of the prior under the model's Gaussian likelihood: O((NP)³), no features.
 
@@ -179,23 +205,9 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     >>> bool(ig.log_evidence(model, data) >= ig.collapsed_elbo(model, data))
     True
     """
-    layer, data = _checked(model, data)
+    layer = required_layer(model)
     x, y, mask, noise = _observed(model, data)
     return layer.prior.condition(x, jnp.where(mask, y, jnp.nan), noise).log_marginal_likelihood
-
-
-def _checked(model: Model, data: Any) -> tuple[SparseGP, Data]:
-    check_model(model)
-    layer = model.layers[-1]
-    if len(model.layers) != 1 or not isinstance(layer, SparseGP) or not is_gaussian(model.likelihood):
-        kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
-        raise TypeError(
-            f"the optimal q(u) has a closed form for one SparseGP layer with a Gaussian likelihood, not for ({kinds}); "
-            "use ig.elbo."
-        )
-    data = as_data(data, dtype_of(model))
-    check_data(model, data)
-    return layer, data
 
 
 def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
@@ -205,8 +217,8 @@ def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
     return data.x, y, mask, model.likelihood.noise(y.shape, data.index)
 
 
-def _bound(model: Model, data: Any, whitened: _Order) -> Float[Array, ""]:
-    layer, data = _checked(model, data)
+def _bound(model: Model, data: Data, whitened: _Order) -> Float[Array, ""]:
+    layer = required_layer(model)
     stats, Lambda = _optimum(model, layer, data, whitened)
     quadratic = jnp.sum(batched("root_solve", Lambda, stats.b[..., None]) ** 2)
     explained = jnp.sum(batched("diagonal", Lambda) - 1.0)

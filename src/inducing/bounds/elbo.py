@@ -1,7 +1,7 @@
 """The bound that trains every model, and its relatives."""
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -9,8 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.checks import check_counts, check_data, check_model
-from inducing.data import Data, as_data
+from inducing.bounds.collapsed import collapsed_elbo, optimal_q
+from inducing.bounds.conjugate import conjugate_layer
+from inducing.bounds.objective import AbstractBound, Optimum
+from inducing.bounds.terms import expected_log_likelihood, labels, log_likelihood
+from inducing.checks import check_counts
+from inducing.data import Data
 from inducing.layers.base import append
 from inducing.layers.bayesian_dense import BayesianDense, with_one
 from inducing.layers.deterministic import Deterministic, Skip
@@ -20,43 +24,35 @@ from inducing.model import Model, enter, needed
 from inducing.parameters import dtype_of
 
 
-def expected_log_likelihood(model: Model, data: Data, x: Float[Array, "N R D"]) -> Float[Array, "N R"]:
-    """log explik_nr = E_{q(f_L | F_nr)} log p(y_n | f_L), summed over the observed outputs: eq:explik, eq:explik_2.
+class _Elbo(AbstractBound):
+    takes_minibatches = True
 
-    x is the input of the last layer. Of a model with one layer, the bound is its sum minus the KL:
+    def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
+        return model.is_stochastic or not options.get("integrate", True)
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]), mean=[0.5, 0.2])
-    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ig.Data([0.0, 1.0], [0.5, 0.2])
-    >>> each = ig.bounds.expected_log_likelihood(model, data, data.x[:, None])
-    >>> each.shape, bool(jnp.allclose(each.sum() - model.kl(), ig.elbo(model, data)))
-    ((2, 1), True)
-    """
-    mean, cov = model.layers[-1].moments(x, correlated=model.likelihood.joint)
-    return _over_labels(model.likelihood.expected_log_prob, model, data, mean, cov)
+    def is_quadratic(self, model: Any, options: Mapping[str, Any]) -> bool:
+        return conjugate_layer(model) is not None and options.get("integrate", True)
 
-
-def log_likelihood(model: Model, data: Data, f: Float[Array, "N R F"]) -> Float[Array, "N R"]:
-    """log p(y_n | f_nr), summed over the observed outputs.
-
-    >>> import inducing as ig
-    >>> model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(1.0))
-    >>> data = ig.Data([0.0, 1.0], [0.0, float("nan")])
-    >>> ig.bounds.log_likelihood(model, data, jnp.zeros((2, 1, 1)))[:, 0].round(4).tolist()
-    [-0.9189, 0.0]
-    """
-    return _over_labels(model.likelihood.log_prob, model, data, f)
+    def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum | None:
+        if conjugate_layer(model) is None or not _is_ordinary(**options):
+            return None
+        return Optimum(collapsed_elbo, optimal_q, collapsed=True)
 
 
-def _over_labels(fn: Callable, model: Model, data: Data, *latents: Array) -> Float[Array, "N R"]:
-    N, R = latents[0].shape[:2]
-    y, mask = labels(data)
-    y = jnp.where(mask, y, jnp.asarray(model.likelihood.fill, latents[0].dtype))
-    y, mask, index = (jnp.repeat(a, R, axis=0) for a in (y, mask, data.index))
-    terms = fn(*(a.reshape(N * R, *a.shape[2:]) for a in latents), y, index=index)
-    return jnp.sum(jnp.where(mask, terms, 0.0), axis=1).reshape(N, R)
+def _is_ordinary(
+    key: Any = None,
+    samples: int = 1,
+    importance: int = 1,
+    beta: Any = 1.0,
+    integrate: bool = True,
+    **others: Any,
+) -> bool:
+    """Whether options leave the ordinary bound of a model that has no latent variables."""
+    check_counts(samples=samples, importance=importance)
+    return isinstance(beta, numbers.Real) and beta == 1 and integrate and not others
 
 
+@_Elbo
 def elbo(
     model: Model,
     data: Any,
@@ -91,7 +87,6 @@ def elbo(
     >>> bool(abs(sum(rows) / 2 - ig.elbo(model, data)) < 1e-9)
     True
     """
-    data = _checked(model, data)
     check_counts(samples=samples, importance=importance)
     if num_data is not None and not isinstance(num_data, jax.Array):
         check_counts(num_data=num_data)
@@ -120,6 +115,11 @@ def elbo(
     return scale * term - beta * model.kl()
 
 
+class _GlobalImportance(AbstractBound):
+    """Always noisy; it takes all data at once."""
+
+
+@_GlobalImportance
 def iw_elbo_global(
     model: Model,
     data: Any,
@@ -143,7 +143,7 @@ def iw_elbo_global(
     >>> ig.iw_elbo_global(model, ([0.0, 1.0], [0.5, 0.2]), key=jax.random.key(0), importance=5).shape
     ()
     """
-    data, key = _checked(model, data), needed(key)
+    key = needed(key)
     check_counts(samples=samples, importance=importance)
     _check_beta(beta)
     if num_data not in (None, len(data)):
@@ -291,16 +291,3 @@ def _check_doubly(model: Model) -> None:
 
 def _log_mean_exp(log_weights: Float[Array, "N R"]) -> Float[Array, " N"]:
     return jax.nn.logsumexp(log_weights, axis=1) - jnp.log(jnp.asarray(log_weights.shape[1], log_weights.dtype))
-
-
-def labels(data: Data) -> tuple[Float[Array, "N P"], Array]:
-    """y and its mask of data that have labels."""
-    assert data.y is not None and data.mask is not None
-    return data.y, data.mask
-
-
-def _checked(model: Model, data: Any) -> Data:
-    check_model(model)
-    data = as_data(data, dtype_of(model))
-    check_data(model, data)
-    return data

@@ -5,6 +5,7 @@ products of waves are waves of summed and differing frequencies, Kuf Kfu is made
 Toeplitz plus Hankel blocks, in O(N F) instead of O(N F²).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from jaxtyping import Array, Bool, Complex, Float
 
 from inducing._xla import default_jit
 from inducing.bounds.collapsed import inverse_root
+from inducing.bounds.objective import AbstractObjective, Optimum
 from inducing.checks import check_model
 from inducing.data import Data, as_data
 from inducing.features.fourier import Fourier
@@ -29,12 +31,12 @@ from inducing.priors.gp import GP
 BLOCK = 2048
 
 
-class PrecomputedElbo:
+class PrecomputedElbo(AbstractObjective):
     """`ig.collapsed_elbo` for one-dimensional data and Fourier features, as an objective that has seen the data.
 
     Built in O(N F) from a model (one SparseGP with `features.Fourier`, Gaussian noise of one variance, no mean) and
-    data inside [a, b]; each evaluation then costs O(M³), M = 2F + 1, whatever N. It ignores q(u), whose optimum
-    `collapse` gives in O(M³) too, so hold q(u) in a fit:
+    data inside [a, b]; each evaluation then costs O(M³), M = 2F + 1, whatever N. It ignores q(u), which `fit` sets to
+    its optimum at the end. `collapse` gives that in O(M³) too, also for a q(u) that was frozen:
 
         objective = ig.PrecomputedElbo(model, data)
         result = ig.fit(model, data, objective=objective, freeze=lambda m: (m.layers[0].mean, m.layers[0].root))
@@ -67,7 +69,13 @@ class PrecomputedElbo:
         constant = -self.num_data * jnp.log(2.0 * np.pi * noise) - self.yy / noise
         return 0.5 * (constant + quadratic - Lambda.logdet() - trace + explained)
 
-    def collapse(self, model: Model) -> Model:
+    def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
+        return False
+
+    def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum:
+        return Optimum(self, self.collapse, required=False)
+
+    def collapse(self, model: Model, data: Any = None) -> Model:
         """The same model with the optimal q(u)."""
         layer, noise = self._checked(model)
         Lambda, c = self._optimum(layer, noise)

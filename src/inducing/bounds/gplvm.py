@@ -1,5 +1,6 @@
 """The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010): the reference for the sampled one."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing.bounds.collapsed import allowed_rounding, inverse_root
-from inducing.checks import check_data, check_model
-from inducing.data import Data, as_data
+from inducing.bounds.objective import AbstractBound, Optimum, checked
+from inducing.data import Data
 from inducing.features.points import InducingPoints
 from inducing.kernels.stationary import SquaredExponential
 from inducing.layers.latent_variable import LatentVariable
@@ -18,7 +19,6 @@ from inducing.likelihoods.gaussian import Gaussian
 from inducing.linalg import Dense
 from inducing.means import Constant, Zero
 from inducing.model import Model
-from inducing.parameters import dtype_of
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 
@@ -68,6 +68,15 @@ def psi_statistics(
     return PsiStatistics(N * sigma2, sigma2 * jnp.exp(log_psi1), sigma2**2 * psi2)
 
 
+class _GplvmElbo(AbstractBound):
+    def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
+        return False
+
+    def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum:
+        return Optimum(self, _optimal_q)
+
+
+@_GplvmElbo
 def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """The bound of the Bayesian GP-LVM with q(u) at its optimum, in closed form (appendix, eq:elbo_lv_iid_unsup).
 
@@ -115,6 +124,11 @@ def gplvm_collapse(model: Model, data: Any) -> Model:
     >>> ig.gplvm_collapse(model, ig.Data(None, jnp.ones((3, 2)))).layers[1].mean.shape
     (2, 2)
     """
+    return _optimal_q(model, checked(model, data))
+
+
+def _optimal_q(model: Model, data: Data) -> Model:
+    """`gplvm_collapse` for a model and data that have been checked."""
     _, _, _, Lambda, c, _, _ = _optimum(model, data)
     gp = model.layers[1]
     assert isinstance(gp, SparseGP)
@@ -124,10 +138,10 @@ def gplvm_collapse(model: Model, data: Any) -> Model:
     return eqx.tree_at(lambda m: m.layers[1], model, optimal.with_coordinates(gp.coordinates))
 
 
-def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dense, Array, Array, Array]:
+def _optimum(model: Model, data: Data) -> tuple[Array, Array, PsiStatistics, Dense, Array, Array, Array]:
     """y − μ, the noise variance, the ψ-statistics, Λ = I + Luu⁻¹ψ2Luu⁻ᵀ/σ², c = Luu⁻¹ψ1ᵀy/σ² [M, P], Σ_n KL_n, and
     about how wrong tr Luu⁻¹ψ2Luu⁻ᵀ is, since each entry of ψ2 is wrong by ε of itself."""
-    latent, gp, kernel, data = _checked(model, data)
+    latent, gp, kernel = _parts(model, data)
     mean, scale, kl = latent.posterior(data)
     if scale.ndim == 3:
         raise TypeError("the ψ-statistics are for a diagonal q(h); use ig.elbo for a full covariance.")
@@ -144,10 +158,7 @@ def _optimum(model: Model, data: Any) -> tuple[Array, Array, PsiStatistics, Dens
     return y, noise, psi, Lambda, Kuu.root_solve(psi.psi1.T @ y) / noise, jnp.sum(kl), rounding
 
 
-def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, SquaredExponential, Data]:
-    check_model(model)
-    data = as_data(data, dtype_of(model))
-    check_data(model, data)
+def _parts(model: Model, data: Data) -> tuple[LatentVariable, SparseGP, SquaredExponential]:
     kinds = (LatentVariable, SparseGP)
     if len(model.layers) == 2 and all(isinstance(v, k) for v, k in zip(model.layers, kinds, strict=True)):
         layers: Any = model.layers
@@ -164,7 +175,7 @@ def _checked(model: Model, data: Any) -> tuple[LatentVariable, SparseGP, Squared
         if suitable and all(isinstance(p.mean_function, Zero | Constant) for p in (prior, gp.prior)):
             if data.y is None or (not isinstance(data.mask, jax.core.Tracer) and data.num_missing):
                 raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
-            return latent, gp, prior.kernel, data
+            return latent, gp, prior.kernel
     raise TypeError(
         "the closed form is for data without inputs and a model [LatentVariable, SparseGP] with inducing points, one "
         "squared-exponential GP of zero or constant mean for all outputs, and a Gaussian likelihood of one variance; "

@@ -17,6 +17,7 @@ from inducing.parameters import Module, Start, dtype_of, question
 
 if TYPE_CHECKING:
     from inducing.layers.encoders import AbstractEncoder
+    from inducing.layers.sparse_gp import SparseGP
 
 
 def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -146,6 +147,14 @@ class AbstractLayer(Module):
     def gaussians(self) -> tuple[tuple[Array, Any], ...]:
         """The mean [L, M] and root of each Gaussian q(u) of the layer, which natural gradients may move."""
         return ()
+
+    @question
+    def as_sparse_gp(self) -> "SparseGP | None":
+        """The sparse GP, a part of this layer or the layer itself, whose outputs are the layer's outputs; else None.
+
+        With Gaussian noise, its optimal q(u) has a closed form.
+        """
+        return None
 
     @question
     def per_datum(self) -> Any:

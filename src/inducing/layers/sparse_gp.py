@@ -138,6 +138,9 @@ class SparseGP(AbstractLayer):
         mixed = qu.is_coupled(self.root) or prior.num_sites > 1 or output_weights(prior) is not None
         return mixed and prior.num_outputs > 1
 
+    def as_sparse_gp(self) -> "SparseGP":
+        return self
+
     def Kuu(self) -> AbstractCovariance:
         """The prior covariance of u, stacked along a leading axis K (L, or 1 if all latents share it)."""
         return self.prior.Kuu(self.features, self.jitter)

@@ -1,0 +1,260 @@
+"""What an objective is: a function of a model and data that `fit` maximises, with answers to questions about itself."""
+
+import abc
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from inducing.checks import check_data, check_model
+from inducing.data import Data, as_data
+from inducing.parameters import dtype_of, question
+
+
+class Optimum(NamedTuple):
+    """How an objective does without q(u).
+
+    Attributes:
+        bound: the objective at the optimal q(u), as a function of the other parameters alone.
+        attain: a function of a model and its `Data` that gives the model with the optimal q(u).
+        collapsed: whether `bound` is `ig.collapsed_elbo`, which `fit(method="collapsed")` maximises.
+        required: whether `fit` must set q(u) at the end, so that it refuses to freeze q(u).
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+        >>> ig.elbo.optimum(model, {}).bound is ig.collapsed_elbo
+        True
+        >>> ig.elbo.optimum(model, {"beta": 0.5}) is None
+        True
+    """
+
+    bound: "AbstractObjective"
+    attain: Callable[[Any, Data], Any]
+    collapsed: bool = False
+    required: bool = True
+
+
+class AbstractObjective(abc.ABC):
+    """A function of a model and data that `fit` maximises.
+
+    `ig.elbo` and its relatives are objectives. Any function of (model, data) serves as one too: `fit` reads from its
+    signature whether it takes a random `key` and `num_data`, and assumes that it is noisy if it takes a key. Derive a
+    class from this one and implement `__call__` if your objective knows more about itself. Each question has a safe
+    default. `options` are the keyword arguments that `functools.partial` has bound.
+
+    Examples:
+        >>> import inducing as ig
+        >>> class MeanElbo(ig.bounds.AbstractObjective):
+        ...     takes_minibatches = True
+        ...     def __call__(self, model, data, *, key=None, num_data=None):
+        ...         return ig.elbo.evaluate(model, data, key=key, num_data=num_data) / (num_data or len(data))
+        ...     def is_noisy(self, model, options):
+        ...         return model.is_stochastic
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+        >>> ig.fit(model, data, objective=MeanElbo(), steps=5, progress=False).method
+        'natgrad'
+    """
+
+    @abc.abstractmethod
+    def __call__(self, *args: Any, **kwargs: Any) -> Float[Array, ""]:
+        """objective(model, data, **options): the value to maximise.
+
+        Args:
+            *args: the model, and the data or a minibatch of them.
+            **kwargs: `key`, a random key, and `num_data`, the number of all data, if the signature has them; and
+                options.
+
+        Returns:
+            One number.
+        """
+
+    @question
+    def evaluate(self, model: Any, data: Data, **options: Any) -> Float[Array, ""]:
+        """The value for a model and `Data` that have been checked. This is what `fit` compiles."""
+        return self(model, data, **options)
+
+    @property
+    @question
+    def takes_minibatches(self) -> bool:
+        """Whether, given `num_data`, the value on a random minibatch estimates the value on all data."""
+        return False
+
+    @question
+    def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
+        """Whether the value on all data depends on the random key."""
+        return True
+
+    @question
+    def is_quadratic(self, model: Any, options: Mapping[str, Any]) -> bool:
+        """Whether the value is quadratic in u, so that natural-gradient steps of any length are safe."""
+        return False
+
+    @question
+    def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum | None:
+        """The bound at the optimal q(u), and how to find that q(u), if both have a closed form; else None."""
+        return None
+
+
+class AbstractBound(AbstractObjective):
+    """An objective made from a function of a model and checked `Data`, by decorating the function with a subclass.
+
+    A call checks the model and the data, then evaluates the function. Name, signature and docstring are the function's.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Float[Array, ""]]):
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, model: Any, data: Any, **options: Any) -> Float[Array, ""]:
+        return self._function(model, checked(model, data), **options)
+
+    def evaluate(self, model: Any, data: Data, **options: Any) -> Float[Array, ""]:
+        return self._function(model, data, **options)
+
+    def __repr__(self) -> str:
+        return f"<objective {self.__name__}{inspect.signature(self._function)}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__  # pickled and copied by name, as a function is
+
+
+class _Function(AbstractObjective):
+    """A user's function, which says about itself only what is in its signature."""
+
+    def __init__(self, function: Callable):
+        self._function = function
+
+    def __call__(self, model: Any, data: Any, **options: Any) -> Float[Array, ""]:
+        return self._function(model, data, **options)
+
+    @property
+    def takes_minibatches(self) -> bool:
+        return True  # if it takes num_data
+
+
+class Target(eqx.Module):
+    """What `fit` maximises: an objective with its options, plus an optional log prior of the model's parameters.
+
+    Args:
+        fn: an `AbstractObjective`, a function of (model, data), or a `functools.partial` of either.
+        log_prior: a function of the model.
+
+    Attributes:
+        fn: as given, or an equal `functools.partial` of an earlier target, for which programs have been compiled.
+        log_prior: as given.
+        takes_key: whether the objective is called with a random key.
+        takes_num_data: whether the objective takes minibatches, and so is called with the number of all data.
+    """
+
+    fn: Callable = eqx.field(static=True)
+    log_prior: Callable | None = eqx.field(static=True)
+    takes_key: bool = eqx.field(static=True)
+    takes_num_data: bool = eqx.field(static=True)
+
+    def __init__(self, fn: Callable, log_prior: Callable | None = None):
+        objective, options = unwrapped(fn)
+        names = inspect.signature(fn).parameters
+        anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values())
+        self.fn, self.log_prior = _known(fn), log_prior
+        self.takes_key = "key" not in options and (anything or "key" in names)
+        scales = "num_data" not in options and (anything or "num_data" in names)
+        self.takes_num_data = scales and objective.takes_minibatches
+
+    def __call__(self, model: Any, data: Data, key: Array | None, num_data: int) -> Float[Array, ""]:
+        objective, options = unwrapped(self.fn)
+        if self.takes_key:
+            options["key"] = key
+        if self.takes_num_data:
+            options["num_data"] = num_data
+        value = _number("objective(model, data)", objective.evaluate(model, data, **options))
+        return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
+
+    def is_noisy(self, model: Any) -> bool:
+        """Whether the value on all data is random."""
+        objective, options = unwrapped(self.fn)
+        return self.takes_key and objective.is_noisy(model, options)
+
+    def is_quadratic(self, model: Any) -> bool:
+        """Whether the objective is quadratic in u."""
+        objective, options = unwrapped(self.fn)
+        return objective.is_quadratic(model, options)
+
+    def optimum(self, model: Any) -> Optimum | None:
+        """The objective at the optimal q(u), if there is a closed form."""
+        objective, options = unwrapped(self.fn)
+        return objective.optimum(model, options)
+
+    def ignores_q(self, model: Any) -> bool:
+        """Whether the objective does not depend on q(u), because it is already at its optimum."""
+        optimum = self.optimum(model)
+        return optimum is not None and optimum.bound is unwrapped(self.fn)[0]
+
+    def at_optimum(self, model: Any) -> "Target":
+        """The same target with the optimal q(u), where `optimum(model)` is not None."""
+        optimum = self.optimum(model)
+        assert optimum is not None
+        return self if optimum.bound is unwrapped(self.fn)[0] else Target(optimum.bound, self.log_prior)
+
+
+def unwrapped(fn: Callable) -> tuple[AbstractObjective, dict[str, Any]]:
+    """The objective inside any number of `functools.partial`, and the options that these have bound.
+
+    Args:
+        fn: an objective, a function of (model, data), or a partial of either.
+
+    Returns:
+        The objective and its options. A function that is not an `AbstractObjective` becomes one that knows nothing
+        about itself.
+
+    Examples:
+        >>> from functools import partial
+        >>> import inducing as ig
+        >>> objective, options = unwrapped(partial(partial(ig.elbo, beta=0.5), samples=3))
+        >>> objective is ig.elbo, options
+        (True, {'beta': 0.5, 'samples': 3})
+    """
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}
+    while isinstance(fn, functools.partial):
+        args, options = (*fn.args, *args), {**fn.keywords, **options}
+        fn = fn.func
+    if isinstance(fn, AbstractObjective) and not args:
+        return fn, options
+    return _Function(functools.partial(fn, *args) if args else fn), options
+
+
+_partials: dict[Any, Callable] = {}
+
+
+def _known(fn: Callable) -> Callable:
+    """For a `functools.partial`, the first one that held the same: programs have been compiled for it."""
+    if not isinstance(fn, functools.partial):
+        return fn
+    options = frozenset((name, type(value)) for name, value in fn.keywords.items())  # 1 and 1.0 are equal
+    try:
+        return _partials.setdefault((fn.func, fn.args, options, frozenset(fn.keywords.items())), fn)
+    except TypeError:  # options without a hash, such as arrays
+        return fn
+
+
+def _number(name: str, value: Any) -> Float[Array, ""]:
+    if jnp.shape(value):
+        raise ValueError(f"{name} must be one number, got shape {jnp.shape(value)}; sum it.")
+    return value
+
+
+def checked(model: Any, data: Any) -> Data:
+    """The data that a user passed as `Data` in the model's dtype, after checking that both fit together."""
+    check_model(model)
+    data = as_data(data, dtype_of(model))
+    check_data(model, data)
+    return data
