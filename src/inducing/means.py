@@ -106,6 +106,10 @@ class Zero(AbstractMean):
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.zeros(X.shape[:1], X.dtype)
 
+    @property
+    def is_zero(self) -> bool:
+        return True
+
 
 class Constant(AbstractMean):
     """μ(x) = c, a number or one per output [P].
@@ -119,6 +123,17 @@ class Constant(AbstractMean):
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
         return jnp.broadcast_to(self.value[None], (X.shape[0], *self.value.shape))
+
+    @property
+    def is_constant(self) -> bool:
+        return True
+
+    def start(self, centre: np.ndarray) -> list[Start]:
+        value = np.where(np.isfinite(centre), centre, self.value) if self.value.ndim else np.mean(centre)
+        return [Start(self.value, value, False)] if np.isfinite(value).all() else []
+
+    def units(self, size: Array, spread: Array) -> list[tuple[Array, Array]]:
+        return [(self.value, size)]
 
 
 class Linear(AbstractMean):
@@ -149,6 +164,12 @@ class Linear(AbstractMean):
             )
         value = X @ self.weights
         return value + jnp.broadcast_to(self.bias, value.shape)
+
+    def units(self, size: Array, spread: Array) -> list[tuple[Array, Array]]:
+        slope = size
+        if spread.shape == self.weights.shape[:1]:
+            slope = size / spread.astype(self.weights.dtype).reshape(-1, *[1] * (self.weights.ndim - 1))
+        return [(self.weights, slope), (self.bias, size)]
 
 
 class Identity(AbstractMean):
@@ -191,6 +212,14 @@ class Sum(AbstractMean):
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
         return jnp.add(*_aligned(self.first(X), self.second(X)))
 
+    @property
+    def is_zero(self) -> bool:
+        return self.first.is_zero and self.second.is_zero
+
+    @property
+    def is_constant(self) -> bool:
+        return self.first.is_constant and self.second.is_constant
+
 
 class Product(AbstractMean):
     """μ₁(x) μ₂(x), written `m1 * m2`; a mean of one output is shared by all outputs of the other.
@@ -205,6 +234,14 @@ class Product(AbstractMean):
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
         return jnp.multiply(*_aligned(self.first(X), self.second(X)))
+
+    @property
+    def is_zero(self) -> bool:
+        return self.first.is_zero or self.second.is_zero
+
+    @property
+    def is_constant(self) -> bool:
+        return self.is_zero or (self.first.is_constant and self.second.is_constant)
 
 
 def _aligned(a: Array, b: Array) -> tuple[Array, Array]:

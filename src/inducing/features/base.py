@@ -54,8 +54,12 @@ class AbstractFeatures(Module):
 
     @property
     @question
-    def locations(self) -> Float[Array, "M D"] | None:
-        """The points [M, D] that the features sit at, one for each, in the space of inputs; None: there are none."""
+    def locations(self) -> Float[Array, "n D"] | None:
+        """The points [n, D] in the space of inputs at which the features look at f; None if not at points.
+
+        Often there is one point for each feature, but there may be more or fewer: all partial derivatives at one point
+        are D features.
+        """
         return None
 
     @property

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
-from inducing.kernels.composite import smoothness_along
 from inducing.linalg import Dense
 from inducing.parameters import as_whole, real
 
@@ -61,7 +60,7 @@ class InducingDerivatives(AbstractFeatures):
             )
 
     @property
-    def locations(self) -> Float[Array, "M D"]:
+    def locations(self) -> Float[Array, "K D"]:
         return self.Z
 
     @property
@@ -93,7 +92,7 @@ class InducingDerivatives(AbstractFeatures):
     def _check(self, kernel):
         dims = range(self.Z.shape[1]) if self.dims is None else self.dims
         dims = (dims,) if isinstance(dims, int) else dims
-        rough = sorted(d for d in dims if smoothness_along(kernel, d) < 1)
+        rough = sorted(d for d in dims if kernel.smoothness_along(d) < 1)
         if rough:
             refuse(
                 self,
@@ -123,6 +122,20 @@ class Union(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return sum(part.num_features for part in self.parts)
+
+    @property
+    def locations(self) -> Float[Array, "n D"] | None:
+        own = [part.locations for part in self.parts]
+        known = [Z for Z in own if Z is not None]
+        return jnp.concatenate(known) if len(known) == len(own) else None
+
+    @property
+    def are_values(self) -> bool:
+        return all(part.are_values for part in self.parts)
+
+    @property
+    def num_inputs(self) -> int | None:
+        return next((part.num_inputs for part in self.parts if part.num_inputs is not None), None)
 
     def apply(self, f, kernel=None):
         return jnp.concatenate([part.apply(f, kernel) for part in self.parts])

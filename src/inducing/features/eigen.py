@@ -63,6 +63,10 @@ class EigenMercer(AbstractFeatures):
     def num_features(self) -> int:
         return self.num
 
+    @property
+    def num_inputs(self) -> int:
+        return self.mean.shape[0]
+
     def spectrum(self, kernel: Any) -> Float[Array, " M"]:
         """The eigenvalues λ."""
         a, b, c = self._constants(kernel)
@@ -174,6 +178,10 @@ class EigenNumerical(AbstractFeatures):
     def num_features(self) -> int:
         return self.num
 
+    @property
+    def locations(self) -> Float[Array, "n D"]:
+        return self.Z
+
     def eigenvectors(self, kernel: AbstractKernel) -> tuple[Float[Array, " M"], Float[Array, "n M"]]:
         """The leading eigenvalues, falling, and eigenvectors of k(Z, Z)/n."""
         return leading_eigenvectors(kernel.gram(self.Z) / self.Z.shape[0], self.num)
@@ -260,6 +268,10 @@ class EigenLaplacian(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return math.prod(self.num)
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.box)
 
     def _spectrum(self, kernel: Any) -> Float[Array, " M"]:
         if not isinstance(kernel, HilbertSpace):

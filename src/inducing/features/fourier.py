@@ -82,6 +82,10 @@ class Fourier(AbstractFeatures):
         return 2 * self.num + 1
 
     @property
+    def num_inputs(self) -> int:
+        return 1
+
+    @property
     def frequencies(self) -> Float[Array, " F"]:
         """ω_m = 2πm/(b − a)."""
         return 2.0 * math.pi * jnp.arange(1, self.num + 1, dtype=self.a.dtype) / (self.b - self.a)
@@ -133,6 +137,10 @@ class FreeFourier(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return 2 * self.frequencies.shape[0] + 1
+
+    @property
+    def num_inputs(self) -> int:
+        return 1
 
     def apply(self, f, kernel=None):
         return _apply(self, self.frequencies, f, kernel)

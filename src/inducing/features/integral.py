@@ -50,6 +50,10 @@ class Integral(AbstractFeatures):
     def num_features(self) -> int:
         return jax.eval_shape(self.phi, jax.ShapeDtypeStruct(self.lower.shape, self.lower.dtype)).shape[0]
 
+    @property
+    def num_inputs(self) -> int:
+        return self.lower.shape[0]
+
     def _rule(self) -> tuple[Array, Array]:
         unit, w = tensor(*_panels(self.nodes), self.lower.shape[0])
         size = self.upper - self.lower
@@ -97,6 +101,10 @@ class RegionAverage(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return self.lower.shape[0]
+
+    @property
+    def num_inputs(self) -> int:
+        return self.lower.shape[1]
 
     def apply(self, f, kernel=None):
         M, D = self.lower.shape

@@ -62,6 +62,10 @@ class SphericalHarmonics(AbstractFeatures):
     def num_features(self) -> int:
         return sum(count(self.dim, degree) for degree in self.degrees)
 
+    @property
+    def num_inputs(self) -> int:
+        return self.dim
+
     def spectrum(self, kernel: Any) -> Float[Array, " M"]:
         """a_ℓ for each feature."""
         if not isinstance(kernel, AbstractZonal):

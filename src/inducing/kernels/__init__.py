@@ -16,6 +16,8 @@ from inducing.kernels.dot_product import Polynomial as Polynomial
 from inducing.kernels.hilbert_space import HilbertSpace as HilbertSpace
 from inducing.kernels.periodic import Cosine as Cosine
 from inducing.kernels.periodic import Periodic as Periodic
+from inducing.kernels.starting_values import start_lengthscale as start_lengthscale
+from inducing.kernels.starting_values import start_weights as start_weights
 from inducing.kernels.stationary import AbstractStationary as AbstractStationary
 from inducing.kernels.stationary import Matern12 as Matern12
 from inducing.kernels.stationary import Matern32 as Matern32

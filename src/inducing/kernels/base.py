@@ -65,6 +65,16 @@ class AbstractKernel(Module):
         """How many derivatives the process has in mean square along one column of its inputs."""
         return self.smoothness
 
+    @property
+    @question
+    def continuous_smoothness(self) -> int | float:
+        """How many derivatives the process has in mean square along the columns of its inputs that are not categories.
+
+        A kernel of categories alone answers `math.inf`. Priors whose kernels see rows (x, p), with the number of the
+        output p as the last column, ask for this.
+        """
+        return self.smoothness
+
     @question
     def start(self, x: np.ndarray) -> list[Start]:
         """Starting values of lengthscales and weights for inputs x [N, D]; the variance is set by `amplitude`."""

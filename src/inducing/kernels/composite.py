@@ -11,8 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from inducing._xla import own_array
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
-from inducing.parameters import as_whole, ordered, positive
+from inducing.kernels.starting_values import column_spread
+from inducing.parameters import FAR, Start, as_whole, dtype_of, ordered, positive
+
+SAMPLE = 256  # rows of the inputs at which a warping function is evaluated to find starting values
 
 
 def _parts(kind: type, kernels: tuple[AbstractKernel, ...]) -> tuple[AbstractKernel, ...]:
@@ -20,6 +24,16 @@ def _parts(kind: type, kernels: tuple[AbstractKernel, ...]) -> tuple[AbstractKer
     for kernel in kernels:
         parts.extend(cast(Any, kernel).kernels if type(kernel) is kind else (kernel,))
     return tuple(parts)
+
+
+def _from_all(kernels: Iterable[AbstractKernel], ask: Callable[[AbstractKernel], list]) -> list:
+    return [answer for kernel in kernels for answer in ask(kernel)]
+
+
+def _amplitude_of_sum(kernels: tuple[AbstractKernel, ...]) -> list[tuple[Array, float]]:
+    """A sum grows by a factor only if every term can."""
+    amplitudes = [kernel.amplitude() for kernel in kernels]
+    return [pair for own in amplitudes for pair in own] if all(amplitudes) else []
 
 
 def _check_kernels(owner: object, kernels: tuple) -> None:
@@ -51,6 +65,25 @@ class Sum(AbstractKernel):
     def check_inputs(self, X: np.ndarray) -> None:
         for kernel in self.kernels:
             kernel.check_inputs(X)
+
+    def smoothness_along(self, column: int) -> int | float:
+        return min(kernel.smoothness_along(column) for kernel in self.kernels)
+
+    @property
+    def continuous_smoothness(self) -> int | float:
+        return min(kernel.continuous_smoothness for kernel in self.kernels)
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return _from_all(self.kernels, lambda kernel: kernel.start(x))
+
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return _amplitude_of_sum(self.kernels)
+
+    def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
+        return _from_all(self.kernels, lambda kernel: kernel.units(x))
+
+    def terms(self) -> tuple[AbstractKernel, ...]:
+        return self.kernels
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return reduce(jnp.add, [kernel(x, y) for kernel in self.kernels])
@@ -91,6 +124,31 @@ class Product(AbstractKernel):
     def check_inputs(self, X: np.ndarray) -> None:
         for kernel in self.kernels:
             kernel.check_inputs(X)
+
+    def smoothness_along(self, column: int) -> int | float:
+        return min(kernel.smoothness_along(column) for kernel in self.kernels)
+
+    @property
+    def continuous_smoothness(self) -> int | float:
+        return min(kernel.continuous_smoothness for kernel in self.kernels)
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return _from_all(self.kernels, lambda kernel: kernel.start(x))
+
+    def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
+        return _from_all(self.kernels, lambda kernel: kernel.units(x))
+
+    def amplitude(self) -> list[tuple[Array, float]]:
+        """The amplitude of the first factor that has one; if the same factor occurs n times, its powers become p/n."""
+        amplitudes = [{id(leaf): power for leaf, power in kernel.amplitude()} for kernel in self.kernels]
+        for kernel, own in zip(self.kernels, amplitudes, strict=True):
+            sharing = [other for other in amplitudes if other.keys() & own.keys()]
+            if own and all(other == own for other in sharing):
+                return [(leaf, power / len(sharing)) for leaf, power in kernel.amplitude()]
+        return []
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        return self.kernels
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return reduce(jnp.multiply, [kernel(x, y) for kernel in self.kernels])
@@ -167,6 +225,26 @@ class ActiveDims(AbstractKernel):
         if max(self.dims) < X.shape[1]:  # what has too few columns is refused elsewhere
             self.kernel.check_inputs(X[:, self.dims])
 
+    def smoothness_along(self, column: int) -> int | float:
+        own = [self.kernel.smoothness_along(i) for i, d in enumerate(self.dims) if d == column]
+        return min(own, default=math.inf)
+
+    @property
+    def continuous_smoothness(self) -> int | float:
+        return self.kernel.continuous_smoothness
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return self.kernel.start(x[:, list(self.dims)])
+
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return self.kernel.amplitude()
+
+    def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
+        return self.kernel.units(x[:, list(self.dims)])
+
+    def on_columns(self) -> tuple[AbstractKernel, tuple[int, ...]]:
+        return self.kernel, self.dims
+
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.kernel(self._columns(x), self._columns(y))
 
@@ -218,21 +296,19 @@ class Warped(AbstractKernel):
         features = self.kernel.random_features(key, num, warped.shape[0])
         return lambda X: features(jax.vmap(self.function)(X))
 
+    def start(self, x: np.ndarray) -> list[Start]:
+        return self.kernel.start(np.asarray(self._warped_sample(x), float))
 
-def smoothness_along(kernel: AbstractKernel, column: int) -> int | float:
-    """How many derivatives the process has in mean square along one column of its inputs.
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return self.kernel.amplitude()
 
-    >>> import inducing as ig
-    >>> smooth, rough = ig.kernels.ActiveDims(ig.kernels.Matern52(), 0), ig.kernels.ActiveDims(ig.kernels.Matern12(), 1)
-    >>> [smoothness_along(smooth * rough, column) for column in (0, 1)]
-    [2, 0]
-    """
-    if isinstance(kernel, ActiveDims):
-        own = [smoothness_along(kernel.kernel, i) for i, d in enumerate(kernel.dims) if d == column]
-        return min(own, default=math.inf)
-    if isinstance(kernel, Sum | Product | ChangePoint):
-        return min(smoothness_along(part, column) for part in kernel.kernels)
-    return kernel.smoothness
+    def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
+        return self.kernel.units(self._warped_sample(x))
+
+    def _warped_sample(self, x: np.ndarray) -> np.ndarray:
+        """h at no more than `SAMPLE` rows from all over x, since h may be expensive."""
+        rows = own_array(x[:: -(-len(x) // SAMPLE)], dtype_of(self))
+        return np.asarray(jax.vmap(self.function)(rows))
 
 
 class ChangePoint(AbstractKernel):
@@ -273,6 +349,31 @@ class ChangePoint(AbstractKernel):
     def check_inputs(self, X: np.ndarray) -> None:
         for kernel in self.kernels:
             kernel.check_inputs(X)
+
+    def smoothness_along(self, column: int) -> int | float:
+        return min(kernel.smoothness_along(column) for kernel in self.kernels)
+
+    @property
+    def continuous_smoothness(self) -> int | float:
+        return min(kernel.continuous_smoothness for kernel in self.kernels)
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return self._start_steepness(x) + _from_all(self.kernels, lambda kernel: kernel.start(x))
+
+    def _start_steepness(self, x: np.ndarray) -> list[Start]:
+        """A change takes about one lengthscale of a single column. A user's value may be as large as can be."""
+        spread = x[:, self.dim].std() if self.dim < x.shape[1] else 0.0
+        if not spread > 0.0:
+            return []
+        value = np.full(self.steepness.shape, 2.0 / spread)
+        return [Start(self.steepness, value, bool((np.asarray(self.steepness) < value / FAR).any()))]
+
+    def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
+        units = _from_all(self.kernels, lambda kernel: kernel.units(x))
+        return [*units, (self.locations, column_spread(x)[self.dim])] if self.dim < x.shape[1] else units
+
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return _amplitude_of_sum(self.kernels)
 
     def _weights(self, X: Float[Array, "N D"]) -> Float[Array, "K N"]:
         if not 0 <= self.dim < X.shape[-1]:

@@ -1,5 +1,6 @@
 """A kernel of a categorical input."""
 
+import math
 from typing import ClassVar
 
 import jax
@@ -32,6 +33,10 @@ class Coregion(AbstractKernel):
                 f"Coregion needs W of shape [P, rank] and kappa of shape [P], got W {list(self.W.shape)} "
                 f"and kappa {list(self.kappa.shape)}."
             )
+
+    @property
+    def continuous_smoothness(self) -> int | float:
+        return math.inf  # the only column holds categories
 
     def _index(self, X: Float[Array, "... D"]) -> Int[Array, "..."]:
         if X.shape[-1] != 1:

@@ -7,11 +7,13 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
 from inducing.kernels.distance import squared_distance, squared_distance_self
-from inducing.parameters import as_whole, positive
+from inducing.kernels.starting_values import start_weights
+from inducing.parameters import Start, as_whole, positive
 
 
 def _weighted(kernel: AbstractKernel, name: str, variance: Array, X: Array) -> Array:
@@ -51,6 +53,11 @@ class Linear(AbstractKernel):
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         return self._scaled
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        starts = start_weights(self.variance, float(x.any(axis=0).sum()), x)
+        # here the weights are also the amplitude, so the labels tell whether the user's value is far off
+        return [start._replace(far=False) for start in starts]
 
 
 class Polynomial(AbstractKernel):
@@ -97,6 +104,12 @@ class Polynomial(AbstractKernel):
             return jnp.asarray(roots, X.dtype)[None, :] * jnp.prod(monomials, axis=2)
 
         return features
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return start_weights(self.variance, float(self.offset), x)
+
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return [(self.variance, 1.0 / self.degree), (self.offset, 1.0 / self.degree)]
 
 
 class ArcCosine(AbstractKernel):
@@ -169,6 +182,9 @@ class ArcCosine(AbstractKernel):
             return jnp.sqrt(2.0 * self.variance / num) * jnp.where(A > 0, A**self.order, 0.0)
 
         return features
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return start_weights(self.weight_variance, float(self.bias_variance), x)
 
 
 # The angular functions of s = 2 − 2 cos θ. In c = cos θ, dJ₁/dc = J₀ and dJ₂/dc = 4 J₁, so their derivatives are

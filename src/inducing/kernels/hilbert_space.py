@@ -137,5 +137,8 @@ class HilbertSpace(AbstractKernel):
         X, _ = as_inputs(self, X)
         return jnp.sum(self._scaled(X) ** 2, axis=1)
 
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return self.kernel.amplitude()
+
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         return self._scaled

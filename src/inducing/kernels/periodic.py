@@ -59,6 +59,9 @@ class Periodic(AbstractKernel):
     def diag(self, X: Points) -> Float[Array, " N"]:
         return self.base.diag(X)
 
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return self.base.amplitude()
+
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         half = fourier_features(*weighted_frequencies(self.base, key, -(-num // 2), 2 * dim))
         return lambda X: half(self._embed(X))

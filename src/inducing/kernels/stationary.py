@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing._xla import apart, barrier
@@ -20,7 +21,8 @@ from inducing.kernels.distance import (
     squared_distance,
     squared_distance_self,
 )
-from inducing.parameters import positive
+from inducing.kernels.starting_values import start_lengthscale
+from inducing.parameters import Start, positive
 
 WIDER = 8.0  # how far half of the frequencies of draws are spread, for processes with few derivatives
 
@@ -102,6 +104,9 @@ class AbstractStationary(AbstractKernel):
         lengthscale = jnp.broadcast_to(self.lengthscale, (dim,))
         w2 = jnp.sum((omega * lengthscale[None, :]) ** 2, axis=-1)
         return self.variance * jnp.prod(lengthscale) * self.unit_spectral_density(w2, dim)
+
+    def start(self, x: np.ndarray) -> list[Start]:
+        return start_lengthscale(self.lengthscale, x)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         half = fourier_features(*weighted_frequencies(self, key, -(-num // 2), dim))

@@ -103,6 +103,9 @@ class Spherical(AbstractZonal):
     def angular(self, s):
         return self.kernel.variance * self.kernel.profile(s / self.kernel.lengthscale.reshape(()) ** 2)
 
+    def amplitude(self) -> list[tuple[Array, float]]:
+        return self.kernel.amplitude()
+
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         omega, variance = weighted_frequencies(self.kernel, key, -(-num // 2), dim)
         features = fourier_features(omega / self.kernel.lengthscale.reshape(()), variance)
