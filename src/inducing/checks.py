@@ -7,9 +7,6 @@ import numpy as np
 
 from inducing.data import Data
 from inducing.layers import encoders
-from inducing.likelihoods.base import PerDatum
-from inducing.likelihoods.gaussian import Gaussian
-from inducing.likelihoods.per_output import PerOutput
 from inducing.model import Model, kind_of
 from inducing.parameters import at_least_one
 from inducing.priors.derivative import Derivative
@@ -68,7 +65,7 @@ def check_data(model: Any, data: Data) -> None:
         return
     y, mask, index = (np.asarray(a) for a in (data.y, data.mask, data.index))
     _check_index(model, index)
-    _check_noise(model, index, mask)
+    model.likelihood.check_index(index, mask)
     model.likelihood.check(np.where(mask, y, np.nan), index=index)
 
 
@@ -89,35 +86,12 @@ def _check_widths(model: Any, data: Data) -> None:
 def _check_index(model: Any, index: np.ndarray) -> None:
     if index.min() < 0:
         raise ValueError(f"data.index holds {index.min()}; number the data from 0.")
-    for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatum | encoders.PerDatumEncoder)):
+    for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, encoders.PerDatumEncoder)):
         if isinstance(part, encoders.PerDatumEncoder) and index.max() >= part.mean.shape[0]:
             raise ValueError(
                 f"an encoder has Gaussians for {part.mean.shape[0]} data, but data.index reaches {index.max()}; "
                 "number the data from 0 as in the encoder."
             )
-        if isinstance(part, PerDatum) and index.max() >= part.values.shape[0]:
-            raise ValueError(
-                f"the likelihood has PerDatum values for {part.values.shape[0]} data, but data.index reaches "
-                f"{index.max()}; pass one value for each datum."
-            )
-
-
-def _check_noise(model: Any, index: np.ndarray, mask: np.ndarray) -> None:
-    """Known noise may be 0 where nothing was observed, such as for predictions, but not under a label."""
-    parts = [(model.likelihood, mask)]
-    if isinstance(model.likelihood, PerOutput):
-        parts = [(part, mask[:, p : p + 1]) for p, part in enumerate(model.likelihood.likelihoods)]
-    for part, seen in parts:
-        if isinstance(part, Gaussian) and isinstance(part.variance, PerDatum):
-            if isinstance(part.variance.values, jax.core.Tracer):
-                continue
-            noise = np.asarray(part.variance.values)[index].reshape(len(index), -1)
-            bad = np.flatnonzero(((noise == 0) & seen).any(axis=1))
-            if bad.size:
-                raise ValueError(
-                    f"Gaussian.variance is 0 for the datum of index {index[bad[0]]}, which has a label; pass noise "
-                    "variances greater than 0."
-                )
 
 
 def check_counts(**counts: Any) -> None:

@@ -170,8 +170,10 @@ class GPClassifier(ClassifierMixin, _GP):
         if C < 2:
             raise ValueError(f"y has {C} class; a classifier needs two or more classes.")
         likelihood = self._chosen(likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C))
-        if (given := getattr(likelihood, "num_classes", "no")) != C:
-            raise ValueError(f"likelihood is for {given} classes, but y has {C}: {', '.join(map(str, self.classes_))}.")
+        if (given := likelihood.class_count()) != C:
+            raise ValueError(
+                f"likelihood is for {given or 'no'} classes, but y has {C}: {', '.join(map(str, self.classes_))}."
+            )
         return self._train(X, codes.astype(float), self._kernel(X), likelihood)
 
     def predict_proba(self, X: Any) -> np.ndarray:

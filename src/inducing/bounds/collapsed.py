@@ -32,7 +32,6 @@ from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import PerDatum
 from inducing.likelihoods.gaussian import Gaussian
-from inducing.likelihoods.per_output import is_gaussian
 from inducing.linalg import AbstractCovariance, Dense, batched, root_derivative
 from inducing.model import Model
 from inducing.parameters import dtype_of
@@ -212,9 +211,10 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
 def _observed(model: Model, data: Data) -> tuple[Array, Array, Array, Array]:
     """x, y, mask and the noise variances [N, P] of data that were checked."""
-    assert is_gaussian(model.likelihood) and data.x is not None
     y, mask = labels(data)
-    return data.x, y, mask, model.likelihood.noise(y.shape, data.index)
+    noise = model.likelihood.gaussian_noise(y.shape, data.index)
+    assert noise is not None and data.x is not None
+    return data.x, y, mask, noise
 
 
 def _bound(model: Model, data: Data, whitened: _Order) -> Float[Array, ""]:

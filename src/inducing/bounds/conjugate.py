@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 
 from inducing.layers.sparse_gp import SparseGP
-from inducing.likelihoods.per_output import is_gaussian
 
 
 def conjugate_layer(model: Any) -> SparseGP | None:
@@ -27,7 +26,9 @@ def conjugate_layer(model: Any) -> SparseGP | None:
     """
     if len(model.layers) != 1:
         return None
-    return model.layers[0].as_sparse_gp() if is_gaussian(model.likelihood) else None
+    layer = model.layers[0].as_sparse_gp()
+    gaussian = layer is not None and model.likelihood.has_gaussian_noise(layer.prior.num_outputs)
+    return layer if gaussian else None
 
 
 def required_layer(model: Any) -> SparseGP:

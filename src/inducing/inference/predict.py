@@ -17,7 +17,6 @@ from inducing.layers.bayesian_dense import BayesianDense
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood, PerDatum
 from inducing.likelihoods.gaussian import Gaussian
-from inducing.likelihoods.per_output import is_gaussian
 from inducing.likelihoods.predictive import (
     Predictive,
     as_shape,
@@ -163,8 +162,8 @@ class JointPredictive(eqx.Module):
         y = self.marginal._labels(y)
         self.likelihood.check(y, index=self.index)
         y, present = fill_missing(y, self.likelihood.fill)
-        if is_gaussian(self.likelihood):
-            noise = self.likelihood.noise(y.shape, self.index)
+        noise = self.likelihood.gaussian_noise(y.shape, self.index)
+        if noise is not None:
             logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
         else:
             f = _sample_joint(self.latent_mean, self.latent_cov, as_key(key), (samples,))

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import equinox as eqx
 import jax
@@ -11,10 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from inducing.likelihoods.predictive import Predictive, lenient
+from inducing.likelihoods.starts import LatentStart
 from inducing.likelihoods.supports import REAL, Support, check_support
+from inducing.likelihoods.symmetry import start_by_symmetry
 from inducing.numerics.quadrature import expectation, graded_nodes, log_expectation
 from inducing.numerics.roots import peak_of
-from inducing.parameters import Module, Start, fixed, question
+from inducing.parameters import Module, fixed, question
 
 PREDICTIVE_NODES = 80
 BEND = 1.5  # the width in f within which links and their logarithms bend, around 0
@@ -28,7 +30,7 @@ class PerDatum(Module):
 
     >>> import inducing as ig
     >>> lik = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.0))   # predicts noise-free
-    >>> lik.noise((2, 1), jnp.array([2, 0])).tolist(), lik.noise((1, 1)).tolist()
+    >>> lik.gaussian_noise((2, 1), jnp.array([2, 0])).tolist(), lik.gaussian_noise((1, 1)).tolist()
     ([[0.3], [0.1]], [[0.0]])
     """
 
@@ -69,18 +71,6 @@ def _refuse(what: str, shape: tuple[int, ...]) -> NoReturn:
 def marginal_variance(mean: Array, cov: Array) -> Array:
     """The variances [..., F] of a covariance given as [..., F] or [..., F, F]."""
     return cov if cov.ndim == mean.ndim else jnp.diagonal(cov, axis1=-2, axis2=-1)
-
-
-class LatentStart(NamedTuple):
-    """What labels say about the F latent functions behind them before training.
-
-    `centre` [F] and `variance` [F] are those of the latents, NaN where the labels do not tell; `own` are the starting
-    values of the likelihood's own parameters.
-    """
-
-    centre: np.ndarray
-    variance: np.ndarray
-    own: list[Start]
 
 
 class AbstractLikelihood(Module):
@@ -178,17 +168,48 @@ class AbstractLikelihood(Module):
         return None
 
     @question
-    def start(self, y: np.ndarray) -> "LatentStart":
-        """What the labels y [N, P] (NaN: missing) say about the latents and the likelihood's own parameters."""
-        unknown = np.full(self.num_latents(y.shape[1]), np.nan)
-        return LatentStart(unknown, unknown, [])
+    def start(self, y: np.ndarray) -> LatentStart:
+        """What labels say about the latents and about the likelihood's own parameters before training.
+
+        The default tests numerically whether labels are functions plus noise, and which parameters set the size of the
+        noise: see `start_by_symmetry`. If it cannot tell, it answers "unknown".
+
+        Args:
+            y: labels [N, P], NaN where missing.
+
+        Returns:
+            Centres and variances of the latents, NaN where unknown, and starting values of own parameters.
+        """
+        return start_by_symmetry(self, y)
 
     @question
     def check_index(self, index: np.ndarray, seen: np.ndarray) -> None:
-        """Raise a ValueError if parameters of single data do not reach `index` [N], or cannot hold.
+        """Check that the parameters of single data hold for given data.
 
-        `seen` [N, P] says which labels are present.
+        The default checks that every `PerDatum` parameter has a value for each index.
+
+        Args:
+            index: which data these are [N], numbers from 0.
+            seen: which labels are present [N, P].
+
+        Raises:
+            ValueError: if the likelihood has no values for an index, or if they contradict the labels.
         """
+        num = self.num_data()
+        if num is not None and index.max() >= num:
+            raise ValueError(
+                f"the likelihood has PerDatum values for {num} data, but data.index reaches {index.max()}; pass one "
+                "value for each datum."
+            )
+
+    def num_data(self) -> int | None:
+        """The number of data for which there are `PerDatum` parameters; None without such parameters."""
+        parts = jax.tree.leaves(self, is_leaf=lambda v: isinstance(v, PerDatum))
+        return min((part.values.shape[0] for part in parts if isinstance(part, PerDatum)), default=None)
+
+    def has_gaussian_noise(self, num_outputs: int) -> bool:
+        """Whether `gaussian_noise` has an answer for `num_outputs` outputs; computes nothing."""
+        return jax.eval_shape(lambda: self.gaussian_noise((1, num_outputs))) is not None
 
     @property
     def fill(self) -> float | np.ndarray:

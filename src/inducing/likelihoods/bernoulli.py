@@ -1,7 +1,5 @@
 """Yes or no, and how many of so many: Bernoulli and Binomial."""
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +19,7 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
+from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.numerics.quadrature import log_expectation, threshold_cdf, tower_expectation
 from inducing.numerics.special import (
@@ -53,8 +52,6 @@ class Bernoulli(AbstractLikelihood):
 
     link: str = eqx.field(static=True, default="probit")
 
-    num_classes: ClassVar[int] = 2
-
     @property
     def joint(self) -> bool:
         return False
@@ -68,6 +65,12 @@ class Bernoulli(AbstractLikelihood):
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
+
+    def class_count(self) -> int:
+        return 2
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
         return LOG_LINKS[self.link]((2 * y - 1) * f)
@@ -139,6 +142,9 @@ class Binomial(AbstractElementwise):
             return trials.max() if index is None else trials[np.asarray(index)].reshape(len(index), -1)
 
         return (successes(trials, largest),)
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
         n = broadcast(self.total_count, f.shape, index)

@@ -4,6 +4,7 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln, ndtr
 from jaxtyping import Array, Float
 
@@ -22,6 +23,7 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
+from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.numerics.quadrature import student_t_cdf, threshold_cdf
 from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
@@ -46,6 +48,9 @@ class StudentT(AbstractElementwise):
     @property
     def supports(self) -> tuple[Support, ...]:
         return (REAL,)
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(y, self.scale, 0.5)
 
     def log_prob(self, f, y, *, index=None):
         df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
@@ -95,6 +100,9 @@ class Laplace(AbstractLikelihood):
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(y, self.scale, 0.5)
 
     def log_prob(self, f, y, *, index=None):
         scale = broadcast(self.scale, f.shape, index)
@@ -164,6 +172,9 @@ class LogNormal(AbstractLikelihood):
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
 
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(log_labels(y), self.scale, 0.5)
+
     def _log_density(self, y: Array, mean: Array, variance: Array) -> Array:
         log_y = jnp.log(y)
         return -0.5 * (_LOG_2PI + jnp.log(variance) + (log_y - mean) ** 2 / variance) - log_y
@@ -216,6 +227,9 @@ class Gamma(AbstractElementwise):
     def supports(self) -> tuple[Support, ...]:
         return (POSITIVE,)
 
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(log_labels(y) - np.log(np.asarray(self.shape)))
+
     def _log_density(self, f: Array, ratio: Array, y: Array) -> Array:
         """With ratio for y e^{−f}."""
         shape = broadcast(self.shape, f.shape, None)
@@ -257,6 +271,9 @@ class Exponential(AbstractElementwise):
     def supports(self) -> tuple[Support, ...]:
         return (NONNEGATIVE,)
 
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(log_labels(y))
+
     def log_prob(self, f, y, *, index=None):
         return -f - bounded_exp(jnp.log(y) - f)  # not y e^{−f}: 0 · ∞
 
@@ -293,6 +310,9 @@ class Weibull(AbstractElementwise):
     @property
     def supports(self) -> tuple[Support, ...]:
         return (POSITIVE,)
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(log_labels(y))
 
     def log_prob(self, f, y, *, index=None):
         k = broadcast(self.shape, f.shape, index)
@@ -340,6 +360,9 @@ class Beta(AbstractElementwise):
     @property
     def supports(self) -> tuple[Support, ...]:
         return (UNIT,)
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
         scale = broadcast(self.scale, f.shape, index)

@@ -5,6 +5,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
@@ -20,6 +21,7 @@ from inducing.likelihoods.base import (
     quadrature_moments,
 )
 from inducing.likelihoods.bernoulli import logistic_expected_log_prob
+from inducing.likelihoods.starts import LatentStart, start_of_counts, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import COUNT, Support
 from inducing.numerics.quadrature import expectation, threshold_cdf
 from inducing.numerics.special import bounded_exp, logistic_log_prob, stirling_remainder
@@ -118,6 +120,17 @@ class Poisson(AbstractElementwise):
     def supports(self) -> tuple[Support, ...]:
         return (COUNT,)
 
+    def start(self, y: np.ndarray) -> LatentStart:
+        exposure = self.exposure
+        if self.link == "exp":
+            each = np.mean(exposure.values, axis=0) if isinstance(exposure, PerDatum) else np.asarray(exposure)
+            return start_of_counts(y, each)
+        if isinstance(exposure, PerDatum) or exposure.ndim:
+            return unknown_start(self.num_latents(y.shape[1]))
+        centre, variance, _ = start_of_noisy_labels(y / np.asarray(exposure))
+        large = centre > 10.0  # where softplus(f) is f, and there are enough counts to say how it varies
+        return LatentStart(np.where(large, centre, np.nan), np.where(large, variance, np.nan), [])
+
     def log_prob(self, f, y, *, index=None):
         log_exposure = jnp.log(broadcast(self.exposure, f.shape, index))
         return _poisson_log_prob((f if self.link == "exp" else _log_softplus(f)) + log_exposure, y)
@@ -190,6 +203,9 @@ class NegativeBinomial(AbstractElementwise):
     def supports(self) -> tuple[Support, ...]:
         return (COUNT,)
 
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_counts(y)
+
     def log_prob(self, f, y, *, index=None):
         r = broadcast(self.concentration, f.shape, index)
         return _negative_binomial_log_prob(f - jnp.log(r), r, y)
@@ -227,6 +243,9 @@ class ZeroInflatedPoisson(AbstractElementwise):
     @property
     def supports(self) -> tuple[Support, ...]:
         return (COUNT,)
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_counts(np.where(y > 0, y, np.nan))
 
     def log_prob(self, f, y, *, index=None):
         gate = broadcast(self.zero_probability, f.shape, index)
@@ -279,6 +298,9 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
     @property
     def supports(self) -> tuple[Support, ...]:
         return (COUNT,)
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_counts(np.where(y > 0, y, np.nan))
 
     def _parameters(self, f: Array, index: Array | None) -> tuple[Array, Array, Array]:
         r = broadcast(self.concentration, f.shape, index)

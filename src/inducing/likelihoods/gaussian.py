@@ -6,10 +6,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
+from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy_labels
 from inducing.likelihoods.supports import REAL, Support
 from inducing.numerics.quadrature import expectation, log_expectation
 from inducing.numerics.roots import peak_of
@@ -46,21 +48,39 @@ class Gaussian(AbstractLikelihood):
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
 
-    def noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
-        """The noise variances as an array of `shape` [..., N, P]."""
+    def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
         return broadcast(self.variance, shape, index)
 
+    @property
+    def shared_noise(self) -> Float[Array, ""] | None:
+        return None if isinstance(self.variance, PerDatum) or self.variance.ndim else self.variance
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return start_of_noisy_labels(y, self.variance)
+
+    def check_index(self, index: np.ndarray, seen: np.ndarray) -> None:
+        super().check_index(index, seen)
+        # Known noise may be 0 where nothing was observed, such as for predictions, but not where there is a label.
+        if isinstance(self.variance, PerDatum) and not isinstance(self.variance.values, jax.core.Tracer):
+            noise = np.asarray(self.variance.values)[index].reshape(len(index), -1)
+            bad = np.flatnonzero(((noise == 0) & seen).any(axis=1))
+            if bad.size:
+                raise ValueError(
+                    f"Gaussian.variance is 0 for the datum of index {index[bad[0]]}, which has a label; pass noise "
+                    "variances greater than 0."
+                )
+
     def log_prob(self, f, y, *, index=None):
-        return _normal_log_prob(y, f, self.noise(f.shape, index))
+        return _normal_log_prob(y, f, self.gaussian_noise(f.shape, index))
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        noise = self.noise(mean.shape, index)
+        noise = self.gaussian_noise(mean.shape, index)
         return _normal_log_prob(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Normal
 
-        return Normal(f, jnp.sqrt(self.noise(f.shape, index)))
+        return Normal(f, jnp.sqrt(self.gaussian_noise(f.shape, index)))
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return _normal_log_prob(y, *self.predictive_moments(mean, cov, index=index))
@@ -70,7 +90,7 @@ class Gaussian(AbstractLikelihood):
         return ndtr((y - mean) / jnp.sqrt(variance))
 
     def predictive_moments(self, mean, cov, *, index=None):
-        return mean, marginal_variance(mean, cov) + self.noise(mean.shape, index)
+        return mean, marginal_variance(mean, cov) + self.gaussian_noise(mean.shape, index)
 
 
 class HeteroscedasticGaussian(AbstractLikelihood):
@@ -101,6 +121,12 @@ class HeteroscedasticGaussian(AbstractLikelihood):
 
     def num_latents(self, num_outputs: int) -> int:
         return 2 * num_outputs
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        centre, variance, _ = start_of_noisy_labels(y)
+        unknown = np.full_like(centre, np.nan)
+        log_noise = 0.5 * np.log(NOISE_SHARE * variance) if self.link is jnp.exp else unknown
+        return LatentStart(np.concatenate([centre, log_noise]), np.concatenate([variance, unknown]), [])
 
     def _log_scale(self, f: Array) -> Array:
         return f if self.link is jnp.exp else jnp.log(self.link(f))

@@ -5,11 +5,13 @@ import numbers
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import BEND, AbstractLikelihood
 from inducing.likelihoods.gaussian import regress
+from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import Support, classes
 from inducing.numerics.quadrature import (
     expectation,
@@ -54,6 +56,12 @@ class AbstractCategorical(AbstractLikelihood):
                 "pass labels 0, …, C − 1 in one column, or use PerOutput for several."
             )
         return self.num_classes
+
+    def class_count(self) -> int:
+        return self.num_classes
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return unknown_start(self.num_latents(y.shape[1]))
 
     def _probabilities(self, mean: Array, cov: Array, index: Array | None) -> Array:
         labels = jnp.arange(self.num_classes, dtype=mean.dtype)

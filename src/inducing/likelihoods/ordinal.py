@@ -2,10 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import AbstractLikelihood, broadcast, marginal_variance
+from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import Support, classes
 from inducing.numerics.quadrature import expectation
 from inducing.numerics.special import log_ndtr_difference, log_ndtr_narrow
@@ -48,6 +50,12 @@ class Ordinal(AbstractLikelihood):
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
+
+    def class_count(self) -> int:
+        return self.num_classes
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        return unknown_start(self.num_latents(y.shape[1]))
 
     def _edges(self, y: Array) -> tuple[Array, Array]:
         """The cutpoints below and above each label; the outer ones stand in for −∞ and ∞."""

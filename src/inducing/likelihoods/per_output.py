@@ -2,15 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import AbstractLikelihood
-from inducing.likelihoods.gaussian import Gaussian
+from inducing.likelihoods.starts import LatentStart
 from inducing.likelihoods.supports import Support
 
 
@@ -52,10 +53,18 @@ class PerOutput(AbstractLikelihood):
             )
         return sum(lik.num_latents(1) for lik in self.likelihoods)
 
-    def noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
-        """The noise variances as an array of `shape` [..., N, P], where all the likelihoods are Gaussian."""
-        each = [lik.noise((*shape[:-1], 1), index) for lik in self.likelihoods if is_gaussian(lik)]
-        return jnp.concatenate(each, axis=-1)
+    def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."] | None:
+        each = [noise for lik in self.likelihoods if (noise := lik.gaussian_noise((*shape[:-1], 1), index)) is not None]
+        return jnp.concatenate(each, axis=-1) if len(each) == len(self.likelihoods) else None
+
+    def start(self, y: np.ndarray) -> LatentStart:
+        each = [lik.start(column) for lik, column in zip(self.likelihoods, self._labels(y), strict=True)]
+        centres, variances, own = zip(*each, strict=True)
+        return LatentStart(np.concatenate(centres), np.concatenate(variances), [s for part in own for s in part])
+
+    def check_index(self, index: np.ndarray, seen: np.ndarray) -> None:
+        for lik, column in zip(self.likelihoods, self._labels(seen), strict=True):
+            lik.check_index(index, column)
 
     def _slices(self) -> list[slice]:
         ends = [0]
@@ -71,7 +80,7 @@ class PerOutput(AbstractLikelihood):
     def _columns(self, fn: Callable[..., Array], *lists: Sequence) -> Array:
         return jnp.concatenate([fn(*args) for args in zip(self.likelihoods, *lists, strict=True)], axis=-1)
 
-    def _labels(self, y: Array) -> list[Array]:
+    def _labels(self, y: Any) -> list[Any]:
         return [y[..., p : p + 1] for p in range(len(self.likelihoods))]
 
     def log_prob(self, f, y, *, index=None):
@@ -104,18 +113,6 @@ class PerOutput(AbstractLikelihood):
             for lik, q in zip(self.likelihoods, self._gaussians(mean, cov), strict=True)
         ]
         return jnp.concatenate([m for m, _ in each], axis=-1), jnp.concatenate([v for _, v in each], axis=-1)
-
-
-def is_gaussian(likelihood: AbstractLikelihood) -> TypeGuard[Gaussian | PerOutput]:
-    """Whether labels are functions and Gaussian noise, of a variance that `noise` knows.
-
-    >>> import inducing as ig
-    >>> is_gaussian(PerOutput([Gaussian(), Gaussian(0.1)])), is_gaussian(PerOutput([ig.likelihoods.Bernoulli()]))
-    (True, False)
-    """
-    if isinstance(likelihood, PerOutput):
-        return all(map(is_gaussian, likelihood.likelihoods))
-    return isinstance(likelihood, Gaussian)
 
 
 class _Outputs:

@@ -120,7 +120,7 @@ class Predictive(eqx.Module):
     @property
     def probabilities(self) -> Float[Array, "N *P C"]:
         """The probability of each class, [N, C] (or [N, P, C] for several outputs)."""
-        if getattr(self.likelihood, "num_classes", None) is None:
+        if self.likelihood.class_count() is None:
             raise TypeError(
                 f"{type(self.likelihood).__name__} is no classification likelihood, so it has no class probabilities; "
                 "use `log_prob` or `cdf`."
@@ -203,11 +203,10 @@ def _variance(p: Predictive) -> Array:
 def _log_prob(p: Predictive, y: Array) -> Array:
     filled, present = fill_missing(y, p.likelihood.fill)
 
-    from inducing.likelihoods.per_output import is_gaussian
-
     def row(m, c):
-        if is_gaussian(p.likelihood) and c.ndim > m.ndim:
-            return jax.vmap(gaussian_log_prob)(filled, m, c, p.likelihood.noise(y.shape, p.index), present)
+        noise = p.likelihood.gaussian_noise(y.shape, p.index) if c.ndim > m.ndim else None
+        if noise is not None:
+            return jax.vmap(gaussian_log_prob)(filled, m, c, noise, present)
         each = p.likelihood.predictive_log_prob(m, c, filled, index=p.index)
         return jnp.sum(jnp.where(present, each, 0.0), axis=-1)
 
@@ -225,7 +224,8 @@ def _cdf(p: Predictive, y: Array) -> Array:
 
 
 def _probabilities(p: Predictive) -> Array:
-    num = getattr(p.likelihood, "num_classes")  # noqa: B009 — only classification likelihoods have it
+    num = p.likelihood.class_count()
+    assert num is not None
 
     def one(m, c):
         P = 1 if p.likelihood.joint else m.shape[-1]

@@ -51,7 +51,7 @@ def plot_posterior(
         raise ValueError(f"y has {data.y.shape[1]} columns, but the model has {pred.mean.shape[1]} outputs.")
     y = None if data is None or data.y is None else np.where(np.asarray(data.mask), np.asarray(data.y), np.nan)
     seen = None if data is None or y is None else (np.asarray(data.x)[:, 0], y[:, output])
-    if getattr(model.likelihood, "num_classes", None) is None:
+    if model.likelihood.class_count() is None:
         _draw_numbers(ax, model, x, pred, seen, output, level, draws, as_key(key))
     else:
         _draw_classes(ax, x, np.asarray(pred.probabilities).reshape(len(x), pred.mean.shape[1], -1)[:, output], seen)

@@ -10,7 +10,6 @@ from inducing.bounds.gplvm import gplvm_collapse, gplvm_elbo
 from inducing.data import Data
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP, sparse_gps
-from inducing.likelihoods.per_output import is_gaussian
 from inducing.parameters import Partition
 from inducing.priors.base import weights
 from inducing.training.problem import Objective, Problem, base, bound
@@ -127,7 +126,9 @@ def _trained_q(parts: Partition) -> tuple[tuple[int, Any], ...]:
 
 
 def _is_conjugate(model: Any) -> bool:
-    return len(model.layers) == 1 and isinstance(model.layers[0], SparseGP) and is_gaussian(model.likelihood)
+    layer = model.layers[0]
+    alone = len(model.layers) == 1 and isinstance(layer, SparseGP)
+    return alone and model.likelihood.has_gaussian_noise(layer.prior.num_outputs)
 
 
 def _can_be_optimal(layer: SparseGP) -> bool:

@@ -5,7 +5,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array
 
-from inducing import likelihoods, means
+from inducing import means
 from inducing._xla import default_jit, own_array
 from inducing.checks import check_model_and_data
 from inducing.data import Data, as_data
@@ -26,25 +26,15 @@ from inducing.layers import qu
 from inducing.layers.base import AbstractLayer
 from inducing.layers.deterministic import Skip
 from inducing.layers.sparse_gp import SparseGP, sparse_gps
+from inducing.likelihoods.starts import LatentStart
 from inducing.linalg import batched
-from inducing.parameters import dtype_of
+from inducing.parameters import FAR, Start, dtype_of
 from inducing.priors.as_input import OutputAsInput
 from inducing.priors.base import AbstractPrior, mix_variance
 from inducing.priors.derivative import Derivative
 from inducing.priors.image import ImageConvolution
 from inducing.priors.independent import Independent
 from inducing.priors.matrix_valued import MatrixValued
-
-NOISE_SHARE = 0.1  # of the labels' variance that is noise at the start
-FAR = 1e3  # a user's value that is off by more than this factor is taken for one in other units
-
-
-class _Target(NamedTuple):
-    """A leaf of the model, the value from data, and whether a user's own value would be far from it."""
-
-    leaf: Array
-    value: Any
-    far: bool
 
 
 def scales(model: Any, data: Any) -> Any:
@@ -100,7 +90,7 @@ def with_shorter_lengthscales(model: Any, data: Data, trained: Callable[[Array],
     return _replace(model, shorter) if shorter else None
 
 
-def _rescaled(model: Any, data: Data, wanted: Callable[[_Target], bool]) -> tuple[Any, bool]:
+def _rescaled(model: Any, data: Data, wanted: Callable[[Start], bool]) -> tuple[Any, bool]:
     """First what inputs say, on which the variance of some priors depends; then the rest, which may move it again."""
     before = jtu.tree_leaves(model)
     chosen = {id(t.leaf): t.value for t in _inputs(model, data) if wanted(t)}
@@ -164,7 +154,7 @@ def _at_default(tree: Any) -> dict[int, bool]:
     return found
 
 
-def _inputs(model: Any, data: Data) -> list[_Target]:
+def _inputs(model: Any, data: Data) -> list[Start]:
     """Lengthscales and weights of the sparse GPs; what several of them share is set by the first."""
     if data.x is None or not sparse_gps(model):
         return []
@@ -230,7 +220,7 @@ def latent_inputs(prior: Any, x: Array) -> np.ndarray:
     return np.asarray(x, float)
 
 
-def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
+def _lengthscales(kernel: Any, x: np.ndarray) -> list[Start]:
     if isinstance(kernel, ChangePoint):
         return _steepness(kernel, x) + [t for part in kernel.kernels for t in _lengthscales(part, x)]
     if isinstance(kernel, Sum | Product):
@@ -260,10 +250,10 @@ def _lengthscales(kernel: Any, x: np.ndarray) -> list[_Target]:
     D = max(1, int((~constant).sum()))
     value = (np.sqrt(D) - 0.5) * spread
     ratio = np.asarray(leaf, float) / value
-    return [_Target(leaf, value, bool((ratio > FAR).any() or (ratio < 1.0 / FAR).any()))]
+    return [Start(leaf, value, bool((ratio > FAR).any() or (ratio < 1.0 / FAR).any()))]
 
 
-def _weights(leaf: Array, together: float, x: np.ndarray) -> list[_Target]:
+def _weights(leaf: Array, together: float, x: np.ndarray) -> list[Start]:
     """Weights w of columns that count alike, and together Σ_d w_d mean(x_d²) = `together`."""
     square = np.mean(x**2, axis=0)
     if leaf.shape not in ((), square.shape) or not square.any():
@@ -272,27 +262,19 @@ def _weights(leaf: Array, together: float, x: np.ndarray) -> list[_Target]:
     each = square.sum() if leaf.ndim == 0 else D * np.where(square > 0, square, 1.0)
     value = together / each
     ratio = np.asarray(leaf, float) / value
-    return [_Target(leaf, value, bool((ratio > FAR**2).any() or (ratio < FAR**-2).any()))]
+    return [Start(leaf, value, bool((ratio > FAR**2).any() or (ratio < FAR**-2).any()))]
 
 
-def _steepness(kernel: ChangePoint, x: np.ndarray) -> list[_Target]:
+def _steepness(kernel: ChangePoint, x: np.ndarray) -> list[Start]:
     """A change takes about a lengthscale of one dimension; a user's may be as sudden as can be."""
     spread = x[:, kernel.dim].std() if kernel.dim < x.shape[1] else 0.0
     if not spread > 0.0:
         return []
     value = np.full(kernel.steepness.shape, 2.0 / spread)
-    return [_Target(kernel.steepness, value, bool((kernel.steepness < value / FAR).any()))]
+    return [Start(kernel.steepness, value, bool((kernel.steepness < value / FAR).any()))]
 
 
-class _Latent(NamedTuple):
-    """What labels say of the F functions behind them, NaN where nothing, and the targets of the likelihood itself."""
-
-    centre: np.ndarray
-    variance: np.ndarray
-    noise: list[_Target]
-
-
-def _outputs(model: Any, data: Data) -> list[_Target]:
+def _outputs(model: Any, data: Data) -> list[Start]:
     """Variances and constant means of the last layer, and the noise."""
     layer = model.layers[-1]
     if not isinstance(layer, SparseGP) or data.y is None:
@@ -303,87 +285,20 @@ def _outputs(model: Any, data: Data) -> list[_Target]:
         latent = _of_rows(model.likelihood, np.asarray(data.x)[:, -1].astype(int), y, prior.prior.num_outputs)
         prior, x = prior.prior, x[:, :-1]
     else:
-        latent = _latent(model.likelihood, y)
-    return latent.noise + _means(prior, latent.centre) + _amplitudes(prior, x, latent.variance)
+        latent = model.likelihood.start(y)
+    return latent.own + _means(prior, latent.centre) + _amplitudes(prior, x, latent.variance)
 
 
-def _of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> _Latent:
+def _of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> LatentStart:
     """What labels y [N, 1] of the outputs p [N] say: as a column for each; an output without any is like the others."""
     seen = np.unique(p[np.isfinite(y[:, 0])])
-    latent = _latent(likelihood, np.where(p[:, None] == seen[None], y, np.nan))
+    latent = likelihood.start(np.where(p[:, None] == seen[None], y, np.nan))
     centre, variance = np.full(P, np.nan), np.full(P, latent.variance.mean())
     centre[seen], variance[seen] = latent.centre, latent.variance
-    return _Latent(centre, variance, latent.noise)
+    return LatentStart(centre, variance, latent.own)
 
 
-def _latent(likelihood: Any, y: np.ndarray) -> _Latent:
-    if isinstance(likelihood, likelihoods.Gaussian):
-        return _noisy(y, likelihood.variance)
-    if isinstance(likelihood, likelihoods.StudentT | likelihoods.Laplace):
-        return _noisy(y, likelihood.scale, 0.5)
-    if isinstance(likelihood, likelihoods.LogNormal):
-        return _noisy(_log(y), likelihood.scale, 0.5)
-    if isinstance(likelihood, likelihoods.Gamma):
-        return _noisy(_log(y) - np.log(likelihood.shape))
-    if isinstance(likelihood, likelihoods.Weibull | likelihoods.Exponential):
-        return _noisy(_log(y))
-    if isinstance(likelihood, likelihoods.NegativeBinomial):
-        return _counts(y, 1.0)
-    if isinstance(likelihood, likelihoods.ZeroInflatedPoisson | likelihoods.ZeroInflatedNegativeBinomial):
-        return _counts(np.where(y > 0, y, np.nan), 1.0)
-    if isinstance(likelihood, likelihoods.Poisson) and likelihood.link == "exp":
-        exposure: Any = likelihood.exposure
-        return _counts(y, np.mean(exposure.values, axis=0) if hasattr(exposure, "values") else np.asarray(exposure))
-    if (
-        isinstance(likelihood, likelihoods.Poisson)
-        and likelihood.link == "softplus"
-        and getattr(likelihood.exposure, "ndim", None) == 0  # not one for each datum or output
-    ):
-        centre, variance, _ = _noisy(y / np.asarray(likelihood.exposure))
-        large = centre > 10.0  # where softplus(f) is f, and more than a few counts say how it varies
-        return _Latent(np.where(large, centre, np.nan), np.where(large, variance, np.nan), [])
-    if isinstance(likelihood, likelihoods.HeteroscedasticGaussian):
-        centre, variance, _ = _noisy(y)
-        unknown = np.full_like(centre, np.nan)
-        log_noise = 0.5 * np.log(NOISE_SHARE * variance) if likelihood.link is jnp.exp else unknown
-        return _Latent(np.concatenate([centre, log_noise]), np.concatenate([variance, unknown]), [])
-    if isinstance(likelihood, likelihoods.PerOutput):
-        each = [_latent(part, y[:, p : p + 1]) for p, part in enumerate(likelihood.likelihoods)]
-        centres, variances, noise = zip(*each, strict=True)
-        return _Latent(np.concatenate(centres), np.concatenate(variances), [t for part in noise for t in part])
-    unknown = np.full(likelihood.num_latents(y.shape[1]), np.nan)
-    return _Latent(unknown, unknown, [])
-
-
-def _log(y: np.ndarray) -> np.ndarray:
-    """log y, with 0 as a missing label."""
-    return np.log(np.where(y > 0, y, np.nan))
-
-
-def _counts(y: np.ndarray, exposure: Any) -> _Latent:
-    """Of counts with mean exposure · e^f, f normal: its centre by their mean and variance. Its own variance is left:
-    they do not say how much of theirs it makes."""
-    mean, variance, _ = _noisy(y)
-    mean = np.where(mean > 0, mean, np.nan)
-    return _Latent(np.log(mean / exposure) - 0.5 * np.log1p(variance / mean**2), np.full_like(mean, np.nan), [])
-
-
-def _noisy(y: np.ndarray, noise: Any = None, power: float = 1.0) -> _Latent:
-    """Of labels that are functions and noise: variance^power of it is the parameter `noise`, if that is an array."""
-    known = np.asarray(np.isfinite(y).any(axis=0))
-    y = np.where(known[None], y, 0.0)
-    centre, variance = np.nanmean(y, axis=0), np.nanvar(y, axis=0)
-    same = variance <= (1e-13 * centre) ** 2  # one label, or all alike: they still have a size
-    variance = np.where(same, np.where(centre != 0, centre**2, 1.0), variance)
-    targets = []
-    if eqx.is_array(noise):
-        value = (NOISE_SHARE * (variance if noise.size > 1 else variance.mean())) ** power
-        ratio = (np.asarray(noise, float) / value) ** (1.0 / power)
-        targets.append(_Target(noise, value, bool((ratio > FAR**2).any() or (ratio < FAR**-4).any())))
-    return _Latent(np.where(known, centre, np.nan), np.where(known, variance, np.nan), targets)
-
-
-def _means(prior: Any, centre: np.ndarray) -> list[_Target]:
+def _means(prior: Any, centre: np.ndarray) -> list[Start]:
     """Constant means: of the prior, and of independent functions their own. Derivatives have none."""
     if isinstance(prior, Derivative):
         return _means(prior.prior, centre.reshape(-1, prior.directions)[:, 0]) if prior.values else []
@@ -393,11 +308,11 @@ def _means(prior: Any, centre: np.ndarray) -> list[_Target]:
         mean = getattr(gp, "mean_function", None)
         if isinstance(mean, means.Constant):
             value = np.where(np.isfinite(c), c, mean.value) if mean.value.ndim else np.mean(c)
-            targets += [_Target(mean.value, value, False)] if np.isfinite(value).all() else []
+            targets += [Start(mean.value, value, False)] if np.isfinite(value).all() else []
     return targets
 
 
-def _amplitudes(prior: Any, x: Array, variance: np.ndarray) -> list[_Target]:
+def _amplitudes(prior: Any, x: Array, variance: np.ndarray) -> list[Start]:
     """Factors that bring the prior variance at x to that of the functions behind the labels."""
     present = np.asarray(_prior_variances(prior, x), float).mean(axis=0)
     own = isinstance(prior, Independent) and len(prior.latents) == len(variance)
@@ -408,7 +323,7 @@ def _amplitudes(prior: Any, x: Array, variance: np.ndarray) -> list[_Target]:
         if np.isfinite(target) and np.isfinite(now) and now > 0:
             factor = target / now
             far = bool(factor > FAR**2 or factor < FAR**-2)
-            targets += [_Target(leaf, np.asarray(leaf, float) * factor**power, far) for leaf, power in _sizes(kernel)]
+            targets += [Start(leaf, np.asarray(leaf, float) * factor**power, far) for leaf, power in _sizes(kernel)]
     return targets
 
 
