@@ -1,6 +1,7 @@
 """The output-as-input view: any multioutput prior as a scalar one of rows (x, p)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -71,19 +72,29 @@ class OutputAsInput(AbstractPrior):
     def input_columns(self, latent: int) -> int:
         return self.prior.input_columns(latent) + 1
 
-    def check_inputs(self, X: Float[Array | np.ndarray, "N D1"]) -> None:
-        """Raise a ValueError unless the last column holds numbers of outputs; values under `jit` are not seen."""
-        if X.shape[1] < 2:
-            raise ValueError("as_input takes rows (x, p), the number of the output in the last column; got one column.")
-        if isinstance(X, jax.core.Tracer):
-            return
-        p, P = np.asarray(X)[:, -1], self.prior.num_outputs
-        wrong = p[(p != np.round(p)) | (p < 0) | (p >= P)]
-        if wrong.size:
-            raise ValueError(
-                f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, "
-                f"from 0 to {P - 1}."
-            )
+    @property
+    def indexes_outputs(self) -> bool:
+        return True
+
+    def mean_functions(self):
+        return self.prior.mean_functions()
+
+    def latent_inputs(self, X):
+        return self.prior.latent_inputs(X[:, :-1])
+
+    def check_inputs(self, X):
+        check_rows(self.prior, X)
+        self.prior.check_inputs(X[:, :-1])
+
+    def start(self, likelihood, x, y):
+        if len(x) != len(y):
+            return super().start(likelihood, x, y)
+        latent = _start_of_rows(likelihood, np.asarray(x)[:, -1].astype(int), y, self.prior.num_outputs)
+        amplitudes = self.prior.start_amplitudes(x[:, :-1], latent.variance)
+        return latent.own + self.prior.start_means(latent.centre) + amplitudes
+
+    def start_means(self, centre):
+        return []  # which output labels belong to is known in `start` alone
 
     def mean(self, X):
         return pick(self.prior.mean(self._checked(X)[:, :-1]), X)[:, None]
@@ -142,8 +153,35 @@ class OutputAsInput(AbstractPrior):
         return dense_weights(self.prior, X.dtype)[output_index(X)].T
 
     def _checked(self, X: Array) -> Array:
-        self.check_inputs(X)
+        check_rows(self.prior, X)
         return X
+
+
+def check_rows(prior: AbstractPrior, X: Float[Array | np.ndarray, "N D1"]) -> None:
+    """Raise a ValueError unless the last column holds numbers of the prior's outputs; values under `jit` pass."""
+    if X.shape[1] < 2:
+        raise ValueError("as_input takes rows (x, p), the number of the output in the last column; got one column.")
+    if isinstance(X, jax.core.Tracer):
+        return
+    p, P = np.asarray(X)[:, -1], prior.num_outputs
+    wrong = p[(p != np.round(p)) | (p < 0) | (p >= P)]
+    if wrong.size:
+        raise ValueError(
+            f"the last column of the inputs holds {wrong[0]}; with as_input it is the number of the output, "
+            f"from 0 to {P - 1}."
+        )
+
+
+def _start_of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> Any:
+    """What labels y [N, 1] of the outputs p [N] say about all P outputs.
+
+    The likelihood sees one column for each output that has labels. The others get no centre, and the mean variance.
+    """
+    seen = np.unique(p[np.isfinite(y[:, 0])])
+    latent = likelihood.start(np.where(p[:, None] == seen[None], y, np.nan))
+    centre, variance = np.full(P, np.nan), np.full(P, latent.variance.mean())
+    centre[seen], variance[seen] = latent.centre, latent.variance
+    return latent._replace(centre=centre, variance=variance)
 
 
 class OutputKernel(AbstractPointKernel):
@@ -156,12 +194,12 @@ class OutputKernel(AbstractPointKernel):
         return self.prior.smoothness
 
     def check_inputs(self, X: np.ndarray) -> None:
-        OutputAsInput(self.prior).check_inputs(X)
+        check_rows(self.prior, X)
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         for rows in as_inputs(self, X, X2):
             if rows is not None:
-                OutputAsInput(self.prior).check_inputs(rows)
+                check_rows(self.prior, rows)
         return super().gram(X, X2)
 
     def __call__(self, x: Float[Array, " D1"], y: Float[Array, " D1"]) -> Float[Array, ""]:

@@ -4,22 +4,21 @@ import abc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing.features.base import AbstractFeatures
+from inducing._xla import default_jit, own_array
+from inducing.data import some_rows
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import AbstractCovariance
-from inducing.parameters import Module, Start, dtype_of, question
+from inducing.parameters import FAR, Module, Start, dtype_of, question
 from inducing.priors.latents import repeat
 
 if TYPE_CHECKING:
     from inducing.means import AbstractMean
     from inducing.priors.exact import ExactGP
-
-Features = AbstractFeatures | tuple[AbstractFeatures, ...]
-"""One kind of features for all latents, or one for each."""
 
 
 class AbstractPrior(Module):
@@ -135,20 +134,71 @@ class AbstractPrior(Module):
         return ()
 
     @question
-    def latent_inputs(self, X: np.ndarray) -> np.ndarray:
-        """Where the latents are evaluated for inputs X [N, D], as an array [n, D'] of concrete numbers."""
+    def latent_inputs(self, X: Array | np.ndarray) -> np.ndarray:
+        """The points at which the latents are evaluated for given inputs, as concrete numbers.
+
+        Override it if the latents are evaluated elsewhere than at X. If there are many points for each input, such as
+        the patches of an image, those of a few hundred inputs are enough: they set lengthscales and check values.
+
+        Args:
+            X: concrete inputs [N, D].
+
+        Returns:
+            Points [n, D'], D' being the number of input columns of the latents. By default X itself.
+        """
         return np.asarray(X, float)
 
     @question
-    def check_inputs(self, X: np.ndarray) -> None:
-        """Raise a ValueError if the prior cannot take some value in X [N, D], such as an unknown category."""
-        for kernel in self.kernels:
-            kernel.check_inputs(self.latent_inputs(X))
+    def check_inputs(self, X: Array | np.ndarray) -> None:
+        """Raise a ValueError if the prior cannot take some value in X [N, D], such as an unknown category.
+
+        By default the kernels judge `latent_inputs(X)`. Values under `jit` cannot be checked and pass.
+        """
+        if isinstance(X, jax.core.Tracer):
+            return
+        rows = self.latent_inputs(X)
+        if self.input_columns(rows.shape[1]) == X.shape[1]:  # wrong widths are refused elsewhere
+            for kernel in self.kernels:
+                kernel.check_inputs(rows)
 
     @question
-    def start(self, likelihood: Any, x: np.ndarray, y: np.ndarray) -> list[Start]:
-        """Starting values of means, amplitudes and noise, for inputs x [N, D] and labels y [N, P], NaN if missing."""
-        return []
+    def start(self, likelihood: Any, x: Array | np.ndarray, y: np.ndarray) -> list[Start]:
+        """Starting values of the likelihood's own parameters, constant means and amplitudes.
+
+        Args:
+            likelihood: the likelihood of the labels, whose `start(y)` says what they tell about the outputs.
+            x: inputs of the prior [n, D]. If there are as many rows as in y, they belong to those labels; otherwise
+                they are only typical inputs, as above other layers.
+            y: labels [N, P], NaN where missing.
+
+        Returns:
+            The starting values: means at the centre of the outputs (`start_means`), and amplitudes that give the
+            prior the variance of the outputs (`start_amplitudes`).
+        """
+        latent = likelihood.start(y)
+        return latent.own + self.start_means(latent.centre) + self.start_amplitudes(x, latent.variance)
+
+    @question
+    def start_means(self, centre: np.ndarray) -> list[Start]:
+        """Starting values of the means for outputs around `centre` [P], which is NaN where unknown.
+
+        By default the mean functions of all outputs are set, and those of single latents keep their values.
+        """
+        return [t for latent, mean in self.mean_functions() if latent is None for t in mean.start(centre)]
+
+    @question
+    def start_amplitudes(self, x: Array | np.ndarray, variance: np.ndarray) -> list[Start]:
+        """Starting values of the kernels' amplitudes.
+
+        By default all kernels are multiplied by one factor, so that the prior variance at x, averaged over the
+        outputs, is that of the outputs. Nothing is set where a variance is unknown.
+
+        Args:
+            x: inputs [n, D], of which a few hundred are used.
+            variance: the variance [P] of each output, NaN where unknown.
+        """
+        present = prior_variances(self, x).mean()
+        return [t for kernel in self.kernels for t in scaled_kernel(kernel, present, variance.mean())]
 
     def covariance(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "NP N2P"]:
         """The prior covariance of f(X) and f(X2), flattened datum by datum: [N·P, N2·P]."""
@@ -167,6 +217,26 @@ class AbstractPrior(Module):
         from inducing.priors.exact import ExactGP
 
         return ExactGP(self, X, y, noise_variance)
+
+
+def prior_variances(prior: AbstractPrior, x: Array | np.ndarray) -> np.ndarray:
+    """The prior variance [P] of each output, averaged over at most 256 rows of x."""
+    rows = np.asarray(some_rows(x))
+    return np.asarray(_prior_variances(prior, own_array(rows, rows.dtype)), float).mean(axis=0)
+
+
+@default_jit  # one program to compile, not one for each operation
+def _prior_variances(prior: AbstractPrior, x: Array) -> Array:
+    return mix_variance(prior, prior.Kff_diag(x))
+
+
+def scaled_kernel(kernel: AbstractKernel, present: float, wanted: float) -> list[Start]:
+    """Starting values that multiply a kernel by wanted / present; none if that is no positive number."""
+    if not (np.isfinite(wanted) and np.isfinite(present) and present > 0):
+        return []
+    factor = wanted / present
+    far = bool(factor > FAR**2 or factor < FAR**-2)  # variances are squares of scales
+    return [Start(leaf, np.asarray(leaf, float) * factor**power, far) for leaf, power in kernel.amplitude()]
 
 
 def weights(prior: AbstractPrior) -> Float[Array, "P L"] | None:

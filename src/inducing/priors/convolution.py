@@ -18,7 +18,7 @@ from inducing.means import AbstractMean, Zero, as_mean
 from inducing.parameters import REAL, Module, at_least_one, fixed, positive, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import draw_kernel
-from inducing.priors.independent import Independent, Latents, as_independent, columns
+from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, grouped, in_blocks, repeat
 
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}  # in each dimension, and how many widths they reach
@@ -198,6 +198,9 @@ class ConvolutionProcess(AbstractPrior):
     def _closed(self) -> bool:
         gaussian = isinstance(self.smoothing, GaussianSmoothing)
         return gaussian and all(isinstance(k, SquaredExponential) for k in self.latents.kernels)
+
+    def mean_functions(self):
+        return ((None, self.mean_function), *own_means(self.latents))
 
     def input_columns(self, latent: int) -> int:
         return latent

@@ -73,6 +73,20 @@ class Derivative(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.prior.smoothness - 1
 
+    @property
+    def group_size(self) -> int:
+        return self.directions * self.prior.group_size
+
+    def mean_functions(self):
+        return self.prior.mean_functions()
+
+    def latent_inputs(self, X):
+        return self.prior.latent_inputs(X)
+
+    def start_means(self, centre):
+        # Labels of derivatives say nothing about the level of the function.
+        return self.prior.start_means(centre.reshape(-1, self.directions)[:, 0]) if self.values else []
+
     def input_columns(self, latent: int) -> int:
         return self.prior.input_columns(latent)
 

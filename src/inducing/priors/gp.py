@@ -61,6 +61,13 @@ class GP(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
+    @property
+    def shared_kernel(self) -> AbstractKernel:
+        return self.kernel
+
+    def mean_functions(self):
+        return ((None, self.mean_function),)
+
     def input_columns(self, latent: int) -> int:
         return latent
 

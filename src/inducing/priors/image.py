@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing._xla import own_array
+from inducing.data import some_rows
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import at_least_one, dtype_of, real
 from inducing.priors.base import AbstractPrior
-from inducing.priors.independent import Independent, Latents, as_independent, columns
+from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, over_latents
 
 
@@ -108,6 +110,18 @@ class ImageConvolution(AbstractPrior):
     @property
     def smoothness(self) -> int | float:
         return self.latents.smoothness
+
+    @property
+    def group_size(self) -> int:
+        return self.num_sites  # the responses of one latent
+
+    def mean_functions(self):
+        return ((None, self.mean_function), *own_means(self.latents))
+
+    def latent_inputs(self, X):
+        images = np.asarray(some_rows(X))
+        patches = np.asarray(self.patches(own_array(images, images.dtype)), float)
+        return patches.reshape(-1, patches.shape[-1])
 
     def patches(self, X: Float[Array, "N HWC"]) -> Float[Array, "N I hwC"]:
         """The patches of images, for choosing inducing patches among them."""

@@ -12,7 +12,7 @@ from inducing.kernels.base import AbstractKernel
 from inducing.kernels.composite import Sum
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import at_least_one
-from inducing.priors.base import AbstractPrior
+from inducing.priors.base import AbstractPrior, prior_variances, scaled_kernel
 from inducing.priors.gp import GP, column, draw_kernel
 from inducing.priors.latents import Parts, apply_features, grouped, mean_of_sum, over_latents
 
@@ -76,6 +76,26 @@ class Independent(AbstractPrior):
         """The kernels of the latents: L, or one that all share."""
         return tuple(g.kernel for g in self.latents)
 
+    @property
+    def shared_kernel(self) -> AbstractKernel | None:
+        return self.latents[0].kernel if len(self.latents) == 1 else None
+
+    def mean_functions(self):
+        return ((None, self.mean_function), *own_means(self))
+
+    def start_means(self, centre):
+        starts = self.mean_function.start(centre)
+        if len(self.latents) == self.num:  # one for each output
+            starts = starts + [t for p, mean in own_means(self) for t in mean.start(centre[p : p + 1])]
+        return starts
+
+    def start_amplitudes(self, x, variance):
+        present = prior_variances(self, x)
+        if len(self.latents) < self.num:  # shared, so that one factor has to do for all outputs
+            return scaled_kernel(self.latents[0].kernel, present.mean(), variance.mean())
+        triples = zip(self.kernels, present, variance, strict=True)
+        return [t for kernel, now, wanted in triples for t in scaled_kernel(kernel, now, wanted)]
+
     def input_columns(self, latent: int) -> int:
         return latent
 
@@ -121,6 +141,11 @@ def as_gp(latent: Any) -> GP:
     if not isinstance(latent, GP):
         raise TypeError(f"latents must be GPs such as ig.GP(ig.kernels.Matern52()), got {type(latent).__name__}.")
     return latent
+
+
+def own_means(latents: Independent) -> tuple[tuple[int, AbstractMean], ...]:
+    """The mean functions of single latents, by their numbers."""
+    return tuple((number, gp.mean_function) for number, gp in enumerate(latents.latents))
 
 
 def as_independent(latents: Latents, num: int | None = None) -> Independent:

@@ -12,7 +12,7 @@ from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import as_float_array, positive, real
 from inducing.priors.base import AbstractPrior
-from inducing.priors.independent import Independent, Latents, as_independent, columns
+from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
 
 
 class AbstractMixture(AbstractPrior):
@@ -41,6 +41,9 @@ class AbstractMixture(AbstractPrior):
     @property
     def smoothness(self) -> int | float:
         return self.latents.smoothness
+
+    def mean_functions(self):
+        return ((None, self.mean_function), *own_means(self.latents))
 
     def input_columns(self, latent: int) -> int:
         return latent

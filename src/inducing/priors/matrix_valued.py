@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
@@ -70,6 +71,13 @@ class MatrixValued(AbstractPrior):
     @property
     def smoothness(self) -> int | float:
         return _smoothness_in_x(self.kernel)
+
+    def mean_functions(self):
+        return ((None, self.mean_function),)
+
+    def latent_inputs(self, X):
+        p = np.tile(np.arange(self.outputs), len(X))
+        return np.concatenate([np.repeat(np.asarray(X, float), self.outputs, axis=0), p[:, None]], axis=1)
 
     def input_columns(self, latent: int) -> int:
         return latent - 1
