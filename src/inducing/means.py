@@ -52,7 +52,7 @@ class AbstractMean(Module):
 
         Args:
             size: the prior standard deviation of the outputs.
-            spread: the standard deviations [D] of the columns of the inputs, all ones where unknown.
+            spread: the standard deviations [D] of the columns of the inputs, or a single 1 if they are unknown.
 
         Returns:
             Pairs of a parameter and its unit. By default a parameter that is a single number moves in units of `size`.

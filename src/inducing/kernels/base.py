@@ -87,6 +87,15 @@ class AbstractKernel(Module):
         return [(variance, 1.0)] if eqx.is_inexact_array(variance) else []
 
     @question
+    def lengthscales(self) -> list[Array]:
+        """Parameters ℓ such that dividing all of them by c lets functions vary c times as fast.
+
+        By default those of the kernels inside this one.
+        """
+        parts = jax.tree.leaves(self, is_leaf=lambda v: isinstance(v, AbstractKernel) and v is not self)
+        return [leaf for part in parts if isinstance(part, AbstractKernel) for leaf in part.lengthscales()]
+
+    @question
     def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
         """Parameters that are locations in the space of x [N, D], each with the unit in which training moves it."""
         return []

@@ -108,6 +108,9 @@ class AbstractStationary(AbstractKernel):
     def start(self, x: np.ndarray) -> list[Start]:
         return start_lengthscale(self.lengthscale, x)
 
+    def lengthscales(self) -> list[Array]:
+        return [self.lengthscale]
+
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         half = fourier_features(*weighted_frequencies(self, key, -(-num // 2), dim))
         return lambda X: half(self.scaled(X))

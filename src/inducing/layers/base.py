@@ -156,6 +156,12 @@ class AbstractLayer(Module):
         """
         return None
 
+    @property
+    @question
+    def is_whitened(self) -> bool:
+        """Whether the prior of u is N(0, I) for each of the `gaussians`. If in doubt, no."""
+        return not self.gaussians()
+
     @question
     def per_datum(self) -> Any:
         """The arrays whose rows belong to single data, addressed by `Data.index`."""
@@ -216,6 +222,22 @@ class AbstractLayer(Module):
     def at_prior(self) -> "AbstractLayer":
         """The layer with q set to the prior again, after a change of the prior's parameters."""
         return self
+
+    @question
+    def units(self, x: Float[Array, "N D"] | None) -> list[tuple[Array, Any]]:
+        """Parameters that are locations or levels, with the unit in which training moves each.
+
+        With a unit, a gradient step has the same effect whatever the units of the data. Parameters that are trained
+        through their logarithm need none, and units for them are ignored.
+
+        Args:
+            x: the layer's inputs, if it is the first layer; else None.
+
+        Returns:
+            Pairs of an array of the layer and its unit, which broadcasts to its shape. Of several units for the same
+            array, the last one is used.
+        """
+        return []
 
     @question
     def start_inputs(

@@ -178,6 +178,10 @@ class Skip(AbstractLayer):
     def gaussians(self):
         return tuple(q for layer in self.layers for q in layer.gaussians())
 
+    @property
+    def is_whitened(self) -> bool:
+        return all(layer.is_whitened for layer in self.layers)
+
     def per_datum(self):
         return tuple(layer.per_datum() for layer in self.layers)
 
@@ -206,6 +210,9 @@ class Skip(AbstractLayer):
 
     def at_prior(self):
         return Skip([layer.at_prior() for layer in self.layers])
+
+    def units(self, x):
+        return [unit for i, layer in enumerate(self.layers) for unit in layer.units(x if i == 0 else None)]
 
     def start_inputs(self, x, data, seeds):
         inputs = functools.cache(lambda: some_rows(x()))

@@ -20,6 +20,7 @@ from inducing.layers import qu
 from inducing.layers.base import AbstractLayer, standard_normal
 from inducing.layers.cache import Cache, Quadratic
 from inducing.layers.reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
+from inducing.layers.units import sparse_gp_units
 from inducing.linalg import AbstractCovariance, Dense, batched, default_jitter
 from inducing.numerics.quadrature import safe_sqrt
 from inducing.parameters import as_float_array, dtype_of, lower_triangular, real
@@ -400,6 +401,10 @@ class SparseGP(AbstractLayer):
     def gaussians(self):
         return ((self.mean, self.root),)
 
+    @property
+    def is_whitened(self) -> bool:
+        return self.coordinates == "w"
+
     def relative_jitter(self):
         return jnp.max(self.Kuu().relative_jitter)
 
@@ -418,6 +423,9 @@ class SparseGP(AbstractLayer):
             return own
         variances = batched("diagonal", qu.repeat(own.Kuu(), own.prior.num_latents))
         return eqx.tree_at(lambda gp: gp.root, own, jnp.sqrt(variances)[:, None])
+
+    def units(self, x):
+        return sparse_gp_units(self, x)
 
     def start_inputs(self, x, data, seeds):
         places = self.prior.latent_inputs(np.asarray(x()))

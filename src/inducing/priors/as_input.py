@@ -128,6 +128,9 @@ class OutputAsInput(AbstractPrior):
         K = jnp.moveaxis(K, 0, 1)
         return K * self._weight(X)[:, :, None, None, None] * self._weight(X2)[:, None, None, :, None]
 
+    def latent_variances(self, X):
+        return self.prior.latent_variances(X[:, :-1])
+
     def Kff_diag(self, X):
         K = self.prior.Kff_diag(self._checked(X)[:, :-1])
         return jnp.take_along_axis(K, self._site(X)[None, :, None], axis=2) * self._weight(X)[..., None] ** 2

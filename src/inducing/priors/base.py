@@ -149,6 +149,14 @@ class AbstractPrior(Module):
         return np.asarray(X, float)
 
     @question
+    def latent_variances(self, X: Float[Array, "N D"]) -> Float[Array, "K N J"]:
+        """The prior variances of the latents' sites at X, for all outputs alike.
+
+        This is `Kff_diag`, unless a row of X shows only what one output sees of the latents.
+        """
+        return self.Kff_diag(X)
+
+    @question
     def check_inputs(self, X: Array | np.ndarray) -> None:
         """Raise a ValueError if the prior cannot take some value in X [N, D], such as an unknown category.
 
