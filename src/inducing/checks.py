@@ -1,75 +1,76 @@
-"""Whether a model and data fit together: one place, so that every function refuses a mismatch in the same words."""
+"""The checks at the public edge: every public function calls one of these once, and inner functions do not check again.
+
+They refuse a mismatch between a model and what it is given, in the same words everywhere. Shapes are checked always,
+values only where they are concrete: under `jit` the values are not known.
+"""
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
-from inducing.data import Data
-from inducing.layers import encoders
+from inducing.data import Data, as_data, as_inputs
 from inducing.model import Model, kind_of
-from inducing.parameters import at_least_one
-from inducing.priors.derivative import Derivative
-from inducing.priors.image import ImageConvolution
+from inducing.parameters import at_least_one, dtype_of
 
 
 def check_model(model: Any) -> None:
-    """Raise a TypeError for what is no model, such as the result of a fit.
+    """Raise a TypeError for anything that is not a model, such as the result of a fit.
 
-    >>> import inducing as ig
-    >>> check_model(ig.kernels.Matern52())
-    Traceback (most recent call last):
-        ...
-    TypeError: model must be an ig.Model, got Matern52; of a fit, pass result.model.
+    Examples:
+        >>> import inducing as ig
+        >>> check_model(ig.kernels.Matern52())
+        Traceback (most recent call last):
+            ...
+        TypeError: model must be an ig.Model, got Matern52; of a fit, pass result.model.
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be an ig.Model, got {kind_of(model)}; of a fit, pass result.model.")
 
 
-def check_model_and_data(model: Any, data: Data) -> None:
-    """Raise a ValueError that names the argument, the value and the cure, unless `model` can be trained on `data`.
+def checked_data(model: Any, data: Any, *, every_output: bool = False) -> Data:
+    """Data with labels that fit a model, in the model's dtype.
 
-    Shapes are always checked, values only where they are concrete. Beyond `check_data`, every output needs a label;
-    one of a value and its derivatives is enough, and one of the responses of a latent to the patches of an image.
+    Args:
+        model: an `ig.Model`.
+        data: `(X, y)`, `(X, y, mask)` or an `ig.Data`.
+        every_output: whether each output needs a label, as in training. One label is enough for outputs that are
+            functionals of one function: a value and its derivatives, or the responses to the patches of an image.
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> check_model_and_data(ig.Model(gp, ig.likelihoods.Bernoulli()), ig.Data([0.0, 1.0], [1.0, 2.0]))
-    Traceback (most recent call last):
-        ...
-    ValueError: labels of Bernoulli must be 0 or 1, got 2.0 (1 of 2 labels are not); map -1/+1 by (y + 1) / 2.
+    Returns:
+        The data, of which widths fit the model, labels lie in the likelihood's support, and indices in what they
+        address.
+
+    Raises:
+        TypeError: if `model` is not a model, or `data` cannot be turned into data.
+        ValueError: if they do not fit together; the message names the argument, its value and what to do.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> checked_data(ig.Model(gp, ig.likelihoods.Bernoulli()), ([0.0, 1.0], [1.0, 2.0]))
+        Traceback (most recent call last):
+            ...
+        ValueError: labels of Bernoulli must be 0 or 1, got 2.0 (1 of 2 labels are not); map -1/+1 by (y + 1) / 2.
     """
-    check_data(model, data)
-    if not isinstance(data.mask, jax.core.Tracer):
-        seen = np.asarray(data.mask).any(axis=0)
-        prior = getattr(model.layers[-1], "prior", None)
-        if isinstance(prior, Derivative | ImageConvolution) and np.size(seen) == prior.num_outputs:
-            alike = prior.directions if isinstance(prior, Derivative) else prior.num_sites
-            seen = np.repeat(seen.reshape(-1, alike).any(axis=1), alike)
-        empty = np.flatnonzero(~seen)
-        if empty.size:
-            raise ValueError(
-                f"every label in column {empty[0]} of y is missing; drop that column (and the output) or give labels."
-            )
-
-
-def check_data(model: Any, data: Data) -> None:
-    """Raise a ValueError unless widths fit, labels lie in the likelihood's support and indices in what they address.
-
-    Outputs without any label are allowed. Widths are checked under jit too.
-    """
-    _check_widths(model, data)
+    check_model(model)
+    data = as_data(data, dtype_of(model))
+    width = _check_widths(model, data)
     if data.x is not None:
         model.check_inputs(data.x)
-    if any(isinstance(a, jax.core.Tracer) for a in (data.y, data.mask, data.index)):
-        return
-    y, mask, index = (np.asarray(a) for a in (data.y, data.mask, data.index))
-    _check_index(model, index)
-    model.likelihood.check_index(index, mask)
-    model.likelihood.check(np.where(mask, y, np.nan), index=index)
+    if not any(isinstance(a, jax.core.Tracer) for a in (data.y, data.mask, data.index)):
+        y, mask, index = (np.asarray(a) for a in (data.y, data.mask, data.index))
+        _check_index(model, index, mask)
+        model.likelihood.check(np.where(mask, y, np.nan), index=index)
+    if every_output and not isinstance(data.mask, jax.core.Tracer):
+        _check_every_output(model, np.asarray(data.mask), width)
+    return data
 
 
-def _check_widths(model: Any, data: Data) -> None:
+def _check_widths(model: Model, data: Data) -> int:
+    """The number of latent functions, if it is that which the labels need."""
     if data.y is None:
         raise ValueError("data have no labels y; pass (X, y).")
     given = model.width(0 if data.x is None else data.x.shape[1])
@@ -81,26 +82,103 @@ def _check_widths(model: Any, data: Data) -> None:
         )
     f = jax.ShapeDtypeStruct((len(data), needed), data.y.dtype)
     jax.eval_shape(lambda f, d: model.likelihood.log_prob(f, d.y, index=d.index), f, data)  # do its parameters fit y?
+    return needed
 
 
-def _check_index(model: Any, index: np.ndarray) -> None:
+def _check_index(model: Model, index: np.ndarray, mask: np.ndarray) -> None:
     if index.min() < 0:
         raise ValueError(f"data.index holds {index.min()}; number the data from 0.")
-    for part in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, encoders.PerDatumEncoder)):
-        if isinstance(part, encoders.PerDatumEncoder) and index.max() >= part.mean.shape[0]:
+    for layer in model.layers:
+        layer.check_index(index)
+    model.likelihood.check_index(index, mask)
+
+
+def _check_every_output(model: Model, mask: np.ndarray, width: int) -> None:
+    seen, alike = mask.any(axis=0), model.layers[-1].group_size
+    if seen.size == width:  # a label belongs to one latent function
+        seen = np.repeat(seen.reshape(-1, alike).any(axis=1), alike)
+    empty = np.flatnonzero(~seen)
+    if empty.size:
+        raise ValueError(
+            f"every label in column {empty[0]} of y is missing; drop that column (and the output) or give labels."
+        )
+
+
+def checked_inputs(model: Any, X: Any, index: Any = None) -> tuple[Float[Array, "N D"], Int[Array, " N"] | None]:
+    """New inputs that fit a model, in its dtype, and the numbers of the training data that they are.
+
+    Args:
+        model: an `ig.Model`.
+        X: inputs [N, D], or [N] for one column. None for a model without inputs: one datum, or as many as `index` has.
+        index: integers [N], or None.
+
+    Returns:
+        X [N, D] and the index as an array, or None.
+
+    Raises:
+        TypeError: if `model` is not a model, or X does not hold numbers.
+        ValueError: if X or the index does not fit the model.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> checked_inputs(ig.Model(gp, ig.likelihoods.Gaussian()), [[0.0, 1.0]])
+        Traceback (most recent call last):
+            ...
+        ValueError: X has 2 columns but the model's inputs have 1; pass X of shape [N, 1].
+    """
+    check_model(model)
+    if X is None:
+        X = jnp.zeros((1 if index is None else len(index), 0), dtype_of(model))
+    else:
+        X = as_inputs(X, dtype_of(model))
+    dim = model.layers[0].num_inputs
+    if dim is None:
+        model.width(X.shape[1])
+    elif X.shape[1] != dim:
+        raise ValueError(
+            f"X has {X.shape[1]} column{'s' * (X.shape[1] != 1)} but the model's inputs have {dim}; "
+            f"pass X of shape [N, {dim}]."
+        )
+    model.check_inputs(X)
+    return X, None if index is None else _checked_index(model, index, len(X))
+
+
+def _checked_index(model: Model, index: Any, rows: int) -> Int[Array, " N"]:
+    index = index if isinstance(index, jax.Array) else np.asarray(index)
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ValueError(f"index must hold whole numbers, the rows of training data, got dtype {index.dtype}.")
+    if index.shape != (rows,):
+        raise ValueError(f"index must have one entry per row of X, shape ({rows},), got {tuple(index.shape)}.")
+    if not isinstance(index, jax.core.Tracer):
+        numbers = np.asarray(index)
+        if numbers.min() < 0:
             raise ValueError(
-                f"an encoder has Gaussians for {part.mean.shape[0]} data, but data.index reaches {index.max()}; "
-                "number the data from 0 as in the encoder."
+                f"index holds {numbers.min()}; training data are numbered from 0. Leave index out for new inputs."
             )
+        try:
+            model.likelihood.check_index(numbers, np.zeros((rows, 1), bool))  # no labels are seen
+        except ValueError as error:
+            raise ValueError(f"index does not fit the likelihood: {error} Leave index out for new inputs.") from error
+    return jnp.asarray(index, int)
 
 
 def check_counts(**counts: Any) -> None:
-    """Raise a ValueError unless each argument, given by its name, is a whole number from 1.
+    """Raise a ValueError unless each argument, given by its name, is an integer of at least 1.
 
-    >>> check_counts(samples=0)
-    Traceback (most recent call last):
-        ...
-    ValueError: samples must be an integer of at least 1, got 0.
+    Examples:
+        >>> check_counts(samples=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: samples must be an integer of at least 1, got 0.
     """
     for name, value in counts.items():
         at_least_one(name, value)
+
+
+def check_data(model: Any, data: Data) -> None:
+    checked_data(model, data)
+
+
+def check_model_and_data(model: Any, data: Data) -> None:
+    checked_data(model, data, every_output=True)

@@ -10,31 +10,37 @@ from jaxtyping import Array, Float
 
 from inducing.data import Data
 from inducing.layers.base import AbstractLayer, check_stack, stack_width, sum_of_kl
-from inducing.layers.deterministic import first_layer
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.parameters import Module, as_key, dtype_of
-from inducing.priors.as_input import OutputAsInput
-from inducing.priors.gp import GP
-from inducing.priors.independent import Independent
-from inducing.priors.lmc import AbstractMixture
-from inducing.priors.matrix_valued import MatrixValued, every_output
 
 if TYPE_CHECKING:
-    from inducing.inference.predict import JointPredictive, Posterior, Predictive
+    from inducing.inference.joint import JointPredictive
+    from inducing.inference.posterior import Posterior
+    from inducing.likelihoods.predictive import Predictive
 
 
 class Model(Module):
-    """Layers and a likelihood: y_n ~ p(y | f_L), f_L = the last layer at the output of those before it.
+    """A stack of layers that ends in a likelihood.
 
-    `layers` is one layer or a sequence of them. `predict(X)` is the distribution of new labels, `posterior(X)` that of
-    f_L, `draw(key)` a function drawn from it, `kl()` the sum of the layers' KLs; `help(ig.inference.predict)` and so
-    on say more. `ig.fit` gives a trained model.
+        y_n ~ p(y | f_n),    f_n = f_L(… f_2(f_1(x_n)))
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
-    >>> model.predict([0.5]).mean.shape
-    (1, 1)
+    A model never changes: `ig.fit` returns a new one with trained parameters.
+
+    Args:
+        layers: one layer or a sequence of layers, the first of which sees the inputs. The last one must have Gaussian
+            outputs: a `SparseGP`, `BayesianDense` or `Deterministic` layer, or one of your own that is `terminal`.
+        likelihood: p(y | f), one of `ig.likelihoods`.
+
+    Raises:
+        TypeError: if a layer is not a layer or the likelihood not a likelihood.
+        ValueError: if layers and likelihood do not fit together.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+        >>> model.predict([0.5]).mean.shape
+        (1, 1)
     """
 
     layers: tuple[AbstractLayer, ...]
@@ -63,9 +69,23 @@ class Model(Module):
         _check_number(self.width(None), likelihood)
 
     def width(self, inputs: int | None) -> int | None:
-        """The number of outputs of the last layer for so many inputs; a ValueError names layers that do not fit.
+        """The number of outputs of the last layer.
 
-        None stands for an unknown number of inputs: then what follows the first layer of known width is checked.
+        Args:
+            inputs: the number of columns of the inputs. If it is None, only what follows the first layer of known
+                width is checked.
+
+        Returns:
+            The number of outputs, or None if it is unknown.
+
+        Raises:
+            ValueError: if a layer cannot take the outputs of the one below; the message names both.
+
+        Examples:
+            >>> import inducing as ig
+            >>> model = ig.Model([ig.LatentVariable(2), ig.BayesianDense(3, 1)], ig.likelihoods.Gaussian())
+            >>> model.width(1)
+            1
         """
         try:
             return stack_width(self.layers, inputs, "X has")
@@ -74,16 +94,30 @@ class Model(Module):
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether evaluating the model samples anything: all layers but the last are sampled."""
+        """Whether evaluating the model draws random numbers: all layers but the last are sampled."""
         return any(layer.random for layer in self.layers[:-1])
 
     def propagate(
         self, data: Data, key: Array | None, replicates: int = 1, shifts: Mapping[int, Array] | None = None
     ) -> tuple[Float[Array, "N R D"], Float[Array, "N R"]]:
-        """Sample all layers but the last; the input of the last one and the summed log-weights.
+        """Sample all layers but the last.
 
-        Data without inputs enter as [N, 1, 0]. R is `replicates` from the first latent variable on, 1 before it.
-        `shifts` move the latent variables of layers, by number.
+        Args:
+            data: the data; those without inputs enter as [N, 1, 0].
+            key: a random key; None if no layer below the last is random.
+            replicates: R, the number of samples of each latent variable.
+            shifts: what to add to the latent variables [N, R, d] of layers, by the number of the layer.
+
+        Returns:
+            The inputs of the last layer [N, R, D], with R = 1 below the first latent variable, and the sum of the
+            log-weights [N, R].
+
+        Examples:
+            >>> import inducing as ig
+            >>> model = ig.Model([ig.LatentVariable(2), ig.BayesianDense(3, 1)], ig.likelihoods.Gaussian())
+            >>> x, log_weight = model.propagate(ig.Data([0.0, 1.0]), jax.random.key(0), replicates=5)
+            >>> x.shape, log_weight.shape
+            ((2, 5, 3), (2, 5))
         """
         x = enter(self, data)
         log_weight = jnp.zeros(x.shape[:2], x.dtype)
@@ -96,28 +130,22 @@ class Model(Module):
         return x, log_weight
 
     def keys(self, key: Array | None) -> Any:
-        """One key for each layer, the last included; needed only if inner layers are random."""
+        """One key for each layer, including the last; None for each if no layer below the last is random."""
         if not self.is_stochastic and key is None:
             return (None,) * len(self.layers)
         return jax.random.split(needed(key), len(self.layers))
 
     def kl(self) -> Float[Array, ""]:
-        """Σ_l KL(q_l ‖ p_l) over the layers."""
+        """The sum of the layers' KL divergences, Σ_l KL(q_l ‖ p_l)."""
         return sum_of_kl(self)
 
     def check_inputs(self, X: Float[Array, "N D"]) -> None:
-        """Raise a ValueError for values of X that the first layer cannot take: unknown categories or outputs."""
-        prior = getattr(first_layer(self), "prior", None)
-        rows = X if isinstance(X, jax.core.Tracer) else np.asarray(X)
-        if isinstance(prior, OutputAsInput):
-            prior.check_inputs(rows)
-            prior, rows = prior.prior, rows[:, :-1]
-        if isinstance(prior, GP | Independent | AbstractMixture | MatrixValued) and isinstance(rows, np.ndarray):
-            if isinstance(prior, MatrixValued):
-                with jax.ensure_compile_time_eval():
-                    rows = np.asarray(every_output(jnp.asarray(rows), prior.num_outputs))
-            for kernel in prior.kernels:
-                kernel.check_inputs(rows)
+        """Raise a ValueError if the first layer cannot take some value of X, such as an unknown category.
+
+        Values under `jit` are not known and not checked.
+        """
+        if not isinstance(X, jax.core.Tracer):
+            self.layers[0].check_inputs(np.asarray(X))
 
     def predict(
         self,
@@ -129,8 +157,43 @@ class Model(Module):
         samples: int = 100,
         index: Any = None,
     ) -> "Predictive | JointPredictive":
-        """The predictive distribution p(y | X) of new labels: see `inducing.inference.predict`."""
-        from inducing.inference.predict import predict
+        """The distribution p(y | X) of labels at new inputs.
+
+            p(y_n | x_n) = E p(y_n | f_n),    f_n ~ q(f(x_n))
+
+        A model of one layer is integrated without sampling. A deep one is a mixture of `samples` Gaussians, one for
+        each sample of its inner layers. Latent variables are sampled from their prior p(h), or from q(h | x) if their
+        encoder sees only inputs. Inputs are processed in blocks, so memory beyond the result is bounded for any N.
+
+        Args:
+            X: inputs [N, D], or [N] for one column. None for a model without inputs.
+            full_cov: whether to compute the covariance [N·F, N·F] of all latent functions at all inputs. The result is
+                then a `JointPredictive`, whose samples and log density are joint over all labels.
+            output_cov: whether to compute the covariance [N, F, F] of the latent functions at each input, so that
+                samples are joint over the labels of an input. Without it the variances [N, F] are computed, which is
+                enough for moments, intervals and densities of single labels.
+            key: a random key for the samples of inner layers. The default is `jax.random.key(0)`, so the same call
+                gives the same answer.
+            samples: the number of samples of the inner layers.
+            index: integers [N] that say which training data the inputs are, for likelihoods with `PerDatum`
+                parameters. By default they are new data.
+
+        Returns:
+            A `Predictive`, or a `JointPredictive` if `full_cov` is set. Both have `mean`, `variance`, `interval`,
+            `quantile`, `cdf`, `log_prob` and `sample`.
+
+        Raises:
+            ValueError: if X or `index` does not fit the model, or both covariances are asked for.
+
+        Examples:
+            >>> import inducing as ig
+            >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+            >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
+            >>> pred.mean.shape, float(pred.variance[0, 0].round(6))
+            ((2, 1), 1.1)
+            >>> low, high = pred.interval(0.95)
+        """
+        from inducing.inference.predict import predict  # deferred: inference is built on models
 
         return predict(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples, index=index)
 
@@ -143,29 +206,84 @@ class Model(Module):
         key: Array | None = None,
         samples: int = 100,
     ) -> "Posterior":
-        """q(f(X)), mean, variance and covariance as asked: see `inducing.inference.posterior`."""
-        from inducing.inference.predict import posterior
+        """The approximate posterior q(f(X)) of the last layer's P outputs at new inputs.
+
+        For a deep model it is a mixture over samples of the inner layers; mean, variance and covariance are those of
+        the mixture, by the laws of total expectation and variance.
+
+        Args:
+            X: inputs [N, D], or [N] for one column. None for a model without inputs.
+            full_cov: whether to compute the covariance [N·P, N·P] of all values, flattened datum by datum.
+            output_cov: whether to compute the covariance [N, P, P] of the outputs at each input.
+            key: a random key for the samples of inner layers, by default `jax.random.key(0)`.
+            samples: the number of samples of the inner layers.
+
+        Returns:
+            A `Posterior` with `mean` [N, P], `variance` [N, P], `covariance` as asked for, `interval` and `sample`.
+
+        Raises:
+            ValueError: if X does not fit the model, or both covariances are asked for.
+
+        Examples:
+            >>> import inducing as ig
+            >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+            >>> float(ig.Model(gp, ig.likelihoods.Gaussian(0.1)).posterior([0.2]).variance[0, 0].round(6))
+            1.0
+            >>> two = ig.SparseGP(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52()), gp.features)
+            >>> model = ig.Model(two, ig.likelihoods.Gaussian(0.1))
+            >>> model.posterior([0.2], output_cov=True).covariance.round(6).tolist()
+            [[[1.0, 2.0], [2.0, 4.0]]]
+        """
+        from inducing.inference.posterior import posterior  # deferred: inference is built on models
 
         return posterior(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples)
 
-    def draw(self, key: Array, num_features: int = 1024) -> Callable:
-        """One function of q(f), the same wherever it is evaluated: see `inducing.inference.draw`."""
-        from inducing.inference.predict import draw
+    def draw(self, key: Array, num_features: int = 1024) -> Callable[[Any], Float[Array, "N P"]]:
+        """One function drawn from q(f).
+
+        Each layer is drawn by pathwise conditioning (Matheron's rule): a draw from the prior by random features of the
+        kernel, plus the update that makes its inducing variables a sample of q(u). The mean over draws is that of q(f)
+        exactly, and so is the covariance in expectation over the random features. (For a Matérn 3/2 process the
+        sample variance of slopes converges slowly over draws: its frequencies have no fourth moment.)
+
+        A latent variable has one value for all inputs (for an encoder of x, one noise vector), while in
+        `posterior(X, full_cov=True)` every input has its own.
+
+        Args:
+            key: a random key. The same key gives the same function.
+            num_features: the number of random features of each kernel that has infinitely many.
+
+        Returns:
+            A function f of inputs X [N, D] with values [N, P]. It is the same function at every call.
+
+        Raises:
+            TypeError: if a kernel has no random features, because it is given by its values alone. Sample at fixed
+                inputs by `posterior(X, full_cov=True).sample(key)` instead.
+
+        Examples:
+            >>> import inducing as ig
+            >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+            >>> f = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).draw(jax.random.key(0))
+            >>> bool(abs(f([0.2, 0.7])[1, 0] - f([0.7])[0, 0]) < 1e-12)
+            True
+        """
+        from inducing.inference.draw import draw  # deferred: inference is built on models
 
         return draw(self, key, num_features)
 
 
 def kind_of(value: Any) -> str:
-    """How an error names what was given: by its type, a class as such, since that is one that was not called.
+    """How a message names a wrong argument: by its type, or as a class if someone forgot to call it.
 
-    >>> kind_of(1.0), kind_of(GP)
-    ('float', 'the class GP')
+    Examples:
+        >>> kind_of(1.0), kind_of(Model)
+        ('float', 'the class Model')
     """
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:
-    """Raise a ValueError if no number of outputs needs so many latent functions."""
+    """Raise a ValueError if there is no number of labels that needs this number of latent functions."""
 
     def needed_by(outputs: int) -> int:
         try:
@@ -183,12 +301,12 @@ def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:
 
 
 def enter(model: Model, data: Data) -> Float[Array, "N 1 D"]:
-    """The inputs as a model's first layer sees them."""
+    """The inputs as the first layer of a model sees them: one replicate of each datum."""
     return jnp.zeros((len(data), 1, 0), dtype_of(model)) if data.x is None else data.x[:, None]
 
 
 def needed(key: Any) -> Array:
-    """The key, or an error that asks for one."""
+    """The key, or a ValueError that asks for one."""
     if key is None:
-        raise ValueError("this model is sampled, for which a key is needed: pass key=jax.random.key(0), say.")
+        raise ValueError("this model is sampled, which needs a key: pass key=jax.random.key(0), for example.")
     return as_key(key)

@@ -1,7 +1,7 @@
-"""What a trained model says: predictions, q(f), and functions drawn from it."""
+"""What a trained model says: predictions, q(f), and functions drawn from q(f)."""
 
-from inducing.inference.predict import JointPredictive as JointPredictive
-from inducing.inference.predict import Posterior as Posterior
-from inducing.inference.predict import draw as draw
-from inducing.inference.predict import posterior as posterior
+from inducing.inference.draw import draw as draw
+from inducing.inference.joint import JointPredictive as JointPredictive
+from inducing.inference.posterior import Posterior as Posterior
+from inducing.inference.posterior import posterior as posterior
 from inducing.inference.predict import predict as predict

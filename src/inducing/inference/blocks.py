@@ -1,4 +1,4 @@
-"""Mean and covariance of q(f) at new inputs: in compiled blocks for any number of them, or jointly."""
+"""Mean and covariance of q(f) at new inputs, in compiled blocks for any number of them or jointly."""
 
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,24 @@ from inducing.checks import check_counts
 from inducing.data import Data
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import settled, with_cache
-from inducing.layers.sparse_gp import sparse_gps
 from inducing.parameters import as_key
 
 if TYPE_CHECKING:
     from inducing.model import Model
 
-FEW, ROWS = 128, 1024  # rows of a block: for few inputs, and for many (times one sample and one site)
-NEW = -1  # Data.index of an input that is no training datum
+FEW, ROWS = 128, 1024  # rows of a block for few inputs, and for many (divided by the numbers of samples and sites)
+NEW = -1  # Data.index of an input that is not a training datum
+
+
+def one_covariance(full_cov: bool, output_cov: bool) -> None:
+    """Raise a ValueError if both kinds of covariance are asked for."""
+    if full_cov and output_cov:
+        raise ValueError("full_cov=True holds the covariance of the outputs too; leave output_cov out.")
+
+
+def samples_need_covariance(model: "Model", mean: Float[Array, "S N F"]) -> bool:
+    """Whether samples of f at one input need more than the variances of the F outputs."""
+    return mean.shape[-1] > 1 and model.layers[-1].correlated
 
 
 def moments(
@@ -28,16 +38,16 @@ def moments(
 ) -> tuple[Float[Array, "S N F"], Float[Array, "..."]]:
     """Mean [S, N, F] and variances [S, N, F] (or covariances [S, N, F, F]) of f at each input.
 
-    Rows are padded to blocks and the number of blocks to a power of two, of which only those that hold inputs are
-    computed: few shapes, so few compilations.
+    Rows are padded to whole blocks, and the number of blocks to a power of two, so that few shapes are compiled. Only
+    the blocks that hold inputs are computed.
     """
     key, samples = _needs_key(model, key, samples)
-    if _traced(model, X, index, key):  # under jit, grad or vmap: no jit of our own
+    if _traced(model, X, index, key):  # under jit, grad or vmap: the outer program compiles this
         own = jnp.full(len(X), NEW) if index is None else index
         cache = model.layers[-1].cache()
         return with_cache(lambda c: _block_moments(model, c, X, own, as_key(key), samples, correlated), cache)
     N = len(X)
-    work = samples * max((gp.prior.num_sites for gp in sparse_gps(model)), default=1)
+    work = samples * max(layer.num_sites for layer in model.layers)
     size = FEW if N * work <= FEW else max(1, ROWS // work)
     blocks = -(-N // size)
     capacity = 1 << (blocks - 1).bit_length()
@@ -68,7 +78,7 @@ def joint_moments(
 
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array | None, int]:
-    """The key and samples, checked. No key stays None: compiled code makes one where it needs it."""
+    """The key and the number of samples, checked. None stays None: compiled code makes the default key."""
     check_counts(samples=samples)
     return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
 
@@ -88,7 +98,7 @@ _CACHES: dict[int, Any] = {}
 
 
 def _cache_of(layer: AbstractLayer) -> Any:
-    """The layer's cache. A layer never changes, so that it is computed once and kept for as long as the layer lives."""
+    """The layer's cache, computed once: a layer never changes. It is kept for as long as the layer lives."""
     if id(layer) not in _CACHES:
         _CACHES[id(layer)] = settled(compiled(_make_cache, once=True)(layer))
         weakref.finalize(layer, _CACHES.pop, id(layer), None)
@@ -117,7 +127,7 @@ def _all_moments(
 def _block_moments(
     model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
-    """[S, n, F] and [S, n, F] or [S, n, F, F]; every input is sampled by itself."""
+    """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; each input is sampled by itself."""
     n = len(X)
     x = jnp.tile(X, (samples, 1))
     h = _before_last(model, x[:, None], key, Data(x, index=jnp.tile(index, samples)), 1)

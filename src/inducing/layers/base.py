@@ -125,6 +125,18 @@ class AbstractLayer(Module):
         """The number of columns of the inputs, if the layer knows it."""
         return None
 
+    @property
+    @question
+    def num_sites(self) -> int:
+        """How many values of each latent function one input needs; predictions take fewer inputs at a time for more."""
+        return 1
+
+    @property
+    @question
+    def group_size(self) -> int:
+        """How many consecutive outputs are functionals of one function, so that labels of one of them are enough."""
+        return 1
+
     @question
     def check_inputs(self, X: np.ndarray) -> None:
         """Raise a ValueError if the layer cannot take some value in X [N, D], such as an unknown category."""

@@ -166,6 +166,10 @@ class Skip(AbstractLayer):
     def num_inputs(self) -> int | None:
         return self.layers[0].num_inputs
 
+    @property
+    def num_sites(self) -> int:
+        return max(layer.num_sites for layer in self.layers)
+
     def check_inputs(self, X):
         self.layers[0].check_inputs(X)
 

@@ -385,6 +385,14 @@ class SparseGP(AbstractLayer):
         features = self.features if isinstance(self.features, AbstractFeatures) else self.features[0]
         return None if features.num_inputs is None else self.prior.input_columns(features.num_inputs)
 
+    @property
+    def num_sites(self) -> int:
+        return self.prior.num_sites
+
+    @property
+    def group_size(self) -> int:
+        return self.prior.group_size
+
     def check_inputs(self, X):
         self.prior.check_inputs(X)
 

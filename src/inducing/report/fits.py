@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inducing.data import as_labels
-from inducing.inference.predict import JointPredictive
+from inducing.inference.joint import JointPredictive
 from inducing.likelihoods.predictive import Predictive
 from inducing.report.style import BLUE, GREY, ORANGE, axes_or_new
 
