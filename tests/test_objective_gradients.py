@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.bounds.elbo import _log_weights
+from inducing.bounds.terms import log_weights
 
 from .bounds import DATA, KEY, NOISE, UNSUPERVISED, N, deep_latent_gp, gp, linear, linear_decoder, two_latents
 
@@ -123,10 +123,10 @@ def test_doubly_reparameterised_gradients_couple_the_replicates_of_a_gp(make):
     """Σ_rs c_rs ∂log w_s/∂h_r, c_rs = ω_s − β ω_r (δ_rs − ω_s), by the whole Jacobian, wherever the GP stands."""
     model, R, beta = make(), 3, 0.7
 
-    def log_weights(shift):
-        return _log_weights(model, DATA, KEY, R, beta, True, {0: shift})
+    def shifted(shift):
+        return log_weights(model, DATA, KEY, R, beta, True, {0: shift})
 
-    value, J = jax.jit(lambda z: (log_weights(z), jax.jacobian(log_weights)(z)))(jnp.zeros((N, R, 1)))
+    value, J = jax.jit(lambda z: (shifted(z), jax.jacobian(shifted)(z)))(jnp.zeros((N, R, 1)))
     J = np.einsum("nsnr->nsr", np.asarray(J)[..., 0])
     omega = np.exp(value - np.log(np.exp(value).sum(axis=1, keepdims=True)))
     c = omega[:, None] - beta * omega[:, :, None] * (np.eye(R)[None] - omega[:, None])  # [N, r, s]

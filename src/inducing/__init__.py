@@ -18,10 +18,10 @@ from inducing.bounds.collapsed import collapse as collapse
 from inducing.bounds.collapsed import collapsed_elbo as collapsed_elbo
 from inducing.bounds.collapsed import log_evidence as log_evidence
 from inducing.bounds.elbo import elbo as elbo
-from inducing.bounds.elbo import iw_elbo_global as iw_elbo_global
 from inducing.bounds.fourier import PrecomputedElbo as PrecomputedElbo
 from inducing.bounds.gplvm import gplvm_collapse as gplvm_collapse
 from inducing.bounds.gplvm import gplvm_elbo as gplvm_elbo
+from inducing.bounds.iw_global import iw_elbo_global as iw_elbo_global
 from inducing.data import Data as Data
 from inducing.io import load as load
 from inducing.io import save as save

@@ -111,7 +111,8 @@ def latent_variable_svgp(spec):
 
 def bayesian_gplvm(spec):
     Y, kernel = array(spec["Y"]), squared_exponential(spec)
-    latent = ig.LatentVariable(2, ig.layers.PerDatumEncoder(array(spec["X_mean"]), scale=array(spec["X_var"]) ** 0.5))
+    X_mean, X_var = array(spec["X_mean"]), array(spec["X_var"])
+    latent = ig.LatentVariable(X_mean.shape[1], ig.layers.PerDatumEncoder(X_mean, scale=X_var**0.5))
     prior = ig.priors.Independent(kernel, num=Y.shape[1])
     gp = ig.SparseGP(prior, ig.features.InducingPoints(array(spec["Z"])), jitter=0.0)
     model, data = ig.Model([latent, gp], ig.likelihoods.Gaussian(spec["noise_variance"])), ig.Data(None, Y)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from inducing._xla import default_jit, own_array
-from inducing.bounds.elbo import iw_elbo_global
+from inducing.bounds.iw_global import iw_elbo_global
 from inducing.data import Data
 from inducing.kernels.composite import ActiveDims, ChangePoint
 from inducing.layers.deterministic import first_layer

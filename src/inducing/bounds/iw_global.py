@@ -1,0 +1,86 @@
+"""Importance weighting over the weights θ of a model."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from inducing.bounds.elbo import check_beta
+from inducing.bounds.objective import AbstractBound
+from inducing.bounds.terms import labels, log_likelihood, log_mean_exp
+from inducing.checks import check_counts
+from inducing.model import Model, enter, needed
+from inducing.parameters import dtype_of
+
+
+class _GlobalImportance(AbstractBound):
+    """Always noisy, and never on minibatches: the defaults of all questions are right."""
+
+
+@_GlobalImportance
+def iw_elbo_global(
+    model: Model,
+    data: Any,
+    *,
+    key: Array,
+    importance: int = 10,
+    samples: int = 1,
+    beta: float | Float[Array, ""] = 1.0,
+    num_data: int | None = None,
+) -> Float[Array, ""]:
+    """The bound that is importance-weighted over the weights θ themselves (sections 3.2 and 3.4).
+
+        E[ log 1/S Σ_s exp( Σ_n log p(y_n | θ_s, h_sn, x_n) + β log p(θ_s)/q(θ_s) + β Σ_n log p(h_sn)/q(h_sn) ) ]
+
+    See eq:iw_vi_iid and eq:iw_vi_lv. It tends to log p(y) as S grows. It is for weight-space models: `BayesianDense`,
+    `Deterministic` and `LatentVariable` layers, and `Skip` of these. One θ serves all data, so that minibatches are not
+    possible.
+
+    Args:
+        model: the model.
+        data: (X, y) or `ig.Data`, all of them.
+        key: a random key.
+        importance: S, the number of importance samples of θ and of the latent variables h.
+        samples: the number of Monte Carlo samples of the outer expectation.
+        beta: β, the weight of all divergences. The value is a bound for β = 1 only.
+        num_data: the number of data, which must be that of `data`.
+
+    Returns:
+        An unbiased estimate of the bound, one number.
+
+    Raises:
+        ValueError: if the data do not fit the model, are a minibatch, or an option is out of range.
+        TypeError: if a layer has no weights that can be sampled, such as a `SparseGP`.
+
+    Examples:
+        >>> import jax
+        >>> import inducing as ig
+        >>> model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(0.1))
+        >>> ig.iw_elbo_global(model, ([0.0, 1.0], [0.5, 0.2]), key=jax.random.key(0), importance=5).shape
+        ()
+    """
+    key = needed(key)
+    check_counts(samples=samples, importance=importance)
+    check_beta(beta)
+    if num_data not in (None, len(data)):
+        raise ValueError(
+            "iw_elbo_global needs all data at once: the logarithm of its mean over θ is not a sum over data, so a "
+            f"minibatch of {len(data)} of {num_data} gives no unbiased estimate. Pass batch_size=None, or use ig.elbo."
+        )
+    seen = jnp.any(labels(data)[1], axis=1, keepdims=True)  # a row without labels contributes nothing
+
+    def log_weight(key):
+        x, total = enter(model, data), jnp.zeros((), dtype_of(model))
+        for i, (layer, k) in enumerate(zip(model.layers, model.keys(key), strict=True)):
+            sampled = layer.sample_global(x, k, data, seen)
+            if sampled is None:
+                raise TypeError(
+                    f"layers[{i}] is a {type(layer).__name__}; importance weighting over θ is for weight-space models "
+                    "(BayesianDense, Deterministic, LatentVariable, Skip of these). Use ig.elbo(..., importance=...)."
+                )
+            x, total = sampled[0], total + sampled[1]
+        return jnp.sum(log_likelihood(model, data, x)) + beta * total
+
+    log_w = jax.vmap(log_weight)(jax.random.split(key, samples * importance))
+    return jnp.mean(log_mean_exp(log_w.reshape(samples, importance)))
