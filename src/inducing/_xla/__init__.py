@@ -3,6 +3,7 @@
 from inducing._xla.arrays import own_array as own_array
 from inducing._xla.barriers import apart as apart
 from inducing._xla.barriers import barrier as barrier
+from inducing._xla.blocks import in_blocks as in_blocks
 from inducing._xla.compile import compiled as compiled
 from inducing._xla.compile import default_jit as default_jit
 from inducing._xla.compile import jit as jit

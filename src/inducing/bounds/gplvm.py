@@ -1,7 +1,7 @@
 """The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010): the reference for the sampled one."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from inducing.bounds.collapsed import allowed_rounding, inverse_root
 from inducing.bounds.objective import AbstractBound, Optimum, checked
 from inducing.data import Data
 from inducing.features.points import InducingPoints
+from inducing.kernels.forms import PsiStatistics
 from inducing.kernels.stationary import SquaredExponential
 from inducing.layers.latent_variable import LatentVariable
 from inducing.layers.sparse_gp import SparseGP
@@ -21,51 +22,6 @@ from inducing.means import Constant, Zero
 from inducing.model import Model
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
-
-
-class PsiStatistics(NamedTuple):
-    """Expectations of the kernel under q(h): ψ0 = Σ_n E k(h_n, h_n), ψ1 = E K_hZ, ψ2 = Σ_n E k(Z, h_n) k(h_n, Z)."""
-
-    psi0: Float[Array, ""]
-    psi1: Float[Array, "N M"]
-    psi2: Float[Array, "M M"]
-
-
-def psi_statistics(
-    kernel: SquaredExponential,
-    Z: Float[Array, "M D"],
-    mean: Float[Array, "N D"],
-    variance: Float[Array, "N D"],
-) -> PsiStatistics:
-    """ψ0, ψ1, ψ2 of the squared exponential under h_n ~ N(mean_n, diag(variance_n)).
-
-        ψ1[n, m] = σ² Π_d (1 + v/ℓ²)^−½ exp(−½ (μ − z_m)² / (ℓ² + v))
-        ψ2[m, m'] = σ⁴ Σ_n Π_d (1 + 2v/ℓ²)^−½ exp(−¼ (z_m − z_m')²/ℓ² − (μ − (z_m + z_m')/2)² / (ℓ² + 2v))
-
-    >>> import jax.numpy as jnp
-    >>> import inducing as ig
-    >>> from inducing.bounds.gplvm import psi_statistics
-    >>> Z = jnp.zeros((1, 1))
-    >>> psi = psi_statistics(ig.kernels.SquaredExponential(), Z, Z, 0.0 * Z)
-    >>> float(psi.psi0), float(psi.psi1[0, 0]), float(psi.psi2[0, 0])
-    (1.0, 1.0, 1.0)
-    """
-    N, D = mean.shape
-    l2 = jnp.broadcast_to(kernel.lengthscale**2, (D,))
-    sigma2 = kernel.variance
-    scaled = (mean[:, None] - Z[None]) ** 2 / (l2[None] + variance)[:, None]
-    log_psi1 = -0.5 * (jnp.sum(jnp.log1p(variance / l2[None]), axis=1)[:, None] + jnp.sum(scaled, axis=2))
-    apart = jnp.sum((Z[:, None] - Z[None]) ** 2 / l2[None, None], axis=2)
-    middle = 0.5 * (Z[:, None] + Z[None])
-
-    @jax.checkpoint
-    def add(total, datum):  # a loop over data: memory O(M²), not O(NM²)
-        mu, v = datum
-        around = jnp.sum((mu[None, None] - middle) ** 2 / (l2 + 2.0 * v)[None, None], axis=2)
-        return total + jnp.exp(-0.5 * jnp.sum(jnp.log1p(2.0 * v / l2)) - 0.25 * apart - around), None
-
-    psi2, _ = jax.lax.scan(add, jnp.zeros_like(apart), (mean, variance))
-    return PsiStatistics(N * sigma2, sigma2 * jnp.exp(log_psi1), sigma2**2 * psi2)
 
 
 class _GplvmElbo(AbstractBound):
@@ -149,7 +105,7 @@ def _optimum(model: Model, data: Data) -> tuple[Array, Array, PsiStatistics, Den
     Z = gp.features.Z  # ty: ignore[missing-attribute]
     assert data.y is not None
     y = data.y - gp.prior.mean(Z[:1])  # the same everywhere
-    psi = psi_statistics(kernel, Z, mean, scale**2)
+    psi = kernel.gaussian_expectations(Z, mean, scale**2)
     Kuu = Dense(kernel.gram(Z), gp.jitter)
     whitened = Kuu.root_solve(Kuu.root_solve(psi.psi2).T)
     Lambda = Dense(jnp.eye(len(Z), dtype=Z.dtype) + 0.5 * (whitened + whitened.T) / noise)

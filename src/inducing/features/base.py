@@ -1,7 +1,9 @@
 """What an inducing feature is: a linear functional of f (section 2.3)."""
 
 import abc
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, ClassVar, NoReturn
 
 import jax
@@ -9,8 +11,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.composite import ActiveDims, Product
-from inducing.kernels.constant import Constant
 from inducing.linalg import AbstractCovariance, Dense
 from inducing.parameters import Module, question
 
@@ -80,6 +80,26 @@ class AbstractFeatures(Module):
         check_points(kernel, self.locations)
 
 
+class Parts:
+    """A function that is a sum of functions and knows its terms: a draw of a process whose kernel is a sum.
+
+    Args:
+        parts: the terms, functions of points [n, D].
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> f = Parts([lambda X: X[:, 0], lambda X: 2.0 * X[:, 0]])
+        >>> f(jnp.ones((1, 1))).tolist(), len(f.parts)
+        ([3.0], 2)
+    """
+
+    def __init__(self, parts: Sequence[Callable]):
+        self.parts = tuple(parts)
+
+    def __call__(self, X: Array) -> Array:
+        return sum(part(X) for part in self.parts[1:]) + self.parts[0](X)
+
+
 def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
     """Kuf by its definition, apply to k(·, X): eq:sfu:i_id.
 
@@ -108,12 +128,14 @@ def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: floa
 def refuse(features: AbstractFeatures, kernel: Any, needs: str, alternatives: str) -> NoReturn:
     """The error of a pair that cannot work: names the feature, the kernel, what is missing, and what to use instead."""
     own = type(features).__name__
-    if isinstance(kernel, Product):
-        rest = [part for part in kernel.kernels if not isinstance(part, Constant)]
-        if 0 < len(rest) < len(kernel.kernels) and _takes(features, rest[0] if len(rest) == 1 else Product(rest)):
+    if isinstance(kernel, AbstractKernel):
+        factors = kernel.factors()
+        rest = [factor for factor in factors if not factor.is_constant]
+        if 0 < len(rest) < len(factors) and _takes(features, reduce(operator.mul, rest)):
             alternatives = "a number in front, as in 2.0 * k, belongs into the variance of k"
-    if isinstance(kernel, ActiveDims) and _takes(features, kernel.kernel):
-        alternatives = f"features.Product(({own}(…),)) reads the columns of an ActiveDims kernel"
+        inner, columns = kernel.on_columns()
+        if columns is not None and _takes(features, inner):
+            alternatives = f"features.Product(({own}(…),)) reads the columns of an ActiveDims kernel"
     raise TypeError(f"{own} features need {needs}, not {type(kernel).__name__}; {alternatives}.")
 
 
@@ -136,7 +158,7 @@ def check_columns(features: AbstractFeatures, X: Array | np.ndarray, dim: int) -
     columns = X.shape[-1]
     if columns != dim:
         cure = "give them one for each column of the inputs"
-        if dim == 1 and not hasattr(features, "Z"):
+        if dim == 1 and features.locations is None:
             cure = "for several use features.Product (product kernels) or features.Additive (sums)"
         raise ValueError(
             f"{type(features).__name__} features live in {dim} dimension{'s' if dim > 1 else ''} but the inputs have "

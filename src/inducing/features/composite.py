@@ -7,12 +7,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from inducing.features.base import AbstractFeatures, refuse
+from inducing.features.base import AbstractFeatures, Parts, refuse
 from inducing.features.derivative import check_parts
-from inducing.features.quadrature_rules import check_nodes, in_blocks
+from inducing.features.quadrature_rules import at_nodes, check_nodes
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.composite import ActiveDims, Sum
-from inducing.kernels.composite import Product as ProductKernel
 from inducing.linalg import BlockDiagonal, Kronecker
 
 MOST = 50_000
@@ -52,19 +50,19 @@ class Product(AbstractFeatures):
     def num_features(self) -> int:
         return reduce(int.__mul__, [part.num_features for part in self.parts])
 
-    def _factors(self, kernel: Any) -> list[tuple[AbstractKernel, tuple[int, ...]]]:
+    def _factors(self, kernel: AbstractKernel | None) -> list[tuple[AbstractKernel, tuple[int, ...]]]:
         """Each factor's kernel and its columns."""
-        kernels = kernel.kernels if isinstance(kernel, ProductKernel) else (kernel,)
-        separate = all(isinstance(k, ActiveDims) for k in kernels)
-        dims = [d for k in kernels for d in k.dims] if separate else []
-        if not separate or len(kernels) != len(self.parts) or len(set(dims)) != len(dims):
+        factors = [] if kernel is None else [factor.on_columns() for factor in kernel.factors()]
+        separate = [(k, dims) for k, dims in factors if dims is not None]
+        used = [d for _, dims in separate for d in dims]
+        if len(separate) != len(factors) or len(factors) != len(self.parts) or len(set(used)) != len(used):
             refuse(
                 self,
                 kernel,
                 f"a product of {len(self.parts)} ActiveDims kernels of different columns",
                 "write it as kernels.ActiveDims(k1, (0,)) * kernels.ActiveDims(k2, (1,))",
             )
-        return [(k.kernel, k.dims) for k in kernels]
+        return separate
 
     def apply(self, f, kernel=None):
         factors = self._factors(kernel)
@@ -104,7 +102,7 @@ def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: in
         shape[i] = sizes[i]
         for column, d in enumerate(own):
             X = X.at[..., d].set(jnp.broadcast_to(p[:, column].reshape(shape), sizes))
-    values = in_blocks(f, X.reshape(-1, width))
+    values = at_nodes(f, X.reshape(-1, width))
     return values.reshape(*sizes, *values.shape[1:])
 
 
@@ -132,21 +130,21 @@ class Additive(AbstractFeatures):
     def num_features(self) -> int:
         return sum(part.num_features for part in self.parts)
 
-    def _terms(self, kernel: Any) -> list[tuple[AbstractKernel, tuple[int, ...] | None]]:
+    def _terms(self, kernel: AbstractKernel | None) -> list[tuple[AbstractKernel, tuple[int, ...] | None]]:
         """Each term's kernel and its columns (None: all)."""
-        kernels = kernel.kernels if isinstance(kernel, Sum) else (kernel,)
-        if len(kernels) != len(self.parts):
+        terms = () if kernel is None else kernel.terms()
+        if len(terms) != len(self.parts):
             refuse(
                 self,
                 kernel,
                 f"a sum of {len(self.parts)} kernels, one for each part",
-                f"this kernel has {len(kernels)} term{'s' if len(kernels) > 1 else ''}",
+                f"this kernel has {len(terms)} term{'s' if len(terms) > 1 else ''}",
             )
-        return [(k.kernel, k.dims) if isinstance(k, ActiveDims) else (k, None) for k in kernels]
+        return [term.on_columns() for term in terms]
 
     def apply(self, f, kernel=None):
         terms = self._terms(kernel)
-        functions = getattr(f, "parts", (f,))
+        functions = f.parts if isinstance(f, Parts) else (f,)
         if len(functions) != len(terms):
             raise TypeError(
                 f"Additive features are functionals of the {len(terms)} terms of f, so f must be a sum that knows its "

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 
 from inducing._xla.lapack import eigh
 from inducing.features.base import AbstractFeatures, check_columns, refuse
-from inducing.features.quadrature_rules import gauss_hermite, gauss_legendre, in_blocks, tensor
+from inducing.features.quadrature_rules import at_nodes, gauss_hermite, gauss_legendre, tensor
 from inducing.kernels.base import AbstractKernel, check_size
-from inducing.kernels.hilbert_space import Box, HilbertSpace, as_box, as_counts, eigenfunctions, frequencies
-from inducing.kernels.stationary import SquaredExponential
+from inducing.kernels.forms import Box, GaussianForm, LaplacianBasis
+from inducing.kernels.hilbert_space import as_box, as_counts, eigenfunctions, frequencies
 from inducing.linalg import Diagonal
 from inducing.numerics.quadrature import qmc_rule
 from inducing.parameters import as_whole, fixed
@@ -67,18 +67,19 @@ class EigenMercer(AbstractFeatures):
     def num_inputs(self) -> int:
         return self.mean.shape[0]
 
-    def spectrum(self, kernel: Any) -> Float[Array, " M"]:
+    def spectrum(self, kernel: AbstractKernel) -> Float[Array, " M"]:
         """The eigenvalues λ."""
-        a, b, c = self._constants(kernel)
+        form = self._form(kernel)
+        a, b, c = self._constants(form)
         A = a + b + c
         k = jnp.asarray(_by_degree(self.num, self.mean.shape[0]), a.dtype)
         log = jnp.sum(0.5 * jnp.log(2.0 * a / A)[None, :] + k * jnp.log(b / A)[None, :], axis=1)
         smallest = math.log(float(jnp.finfo(a.dtype).tiny)) * 0.5  # far below rounding; keeps Kuu invertible
-        return kernel.variance * jnp.exp(jnp.maximum(log, smallest))
+        return form.variance * jnp.exp(jnp.maximum(log, smallest))
 
-    def eigenfunctions(self, kernel: Any, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
+    def eigenfunctions(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         """v_m(x), orthonormal under ρ."""
-        a, _, c = self._constants(kernel)
+        a, _, c = self._constants(self._form(kernel))
         check_columns(self, X, self.mean.shape[0])
         z = X - self.mean[None, :]
         return self._hermite(
@@ -100,23 +101,28 @@ class EigenMercer(AbstractFeatures):
         H = jnp.concatenate([first[None], higher])  # [degrees, N, D]
         return functools.reduce(jnp.multiply, [H[k[:, d], :, d] for d in range(k.shape[1])]).T
 
-    def _constants(self, kernel: Any) -> tuple[Array, Array, Array]:
-        if not isinstance(kernel, SquaredExponential):
+    def _form(self, kernel: AbstractKernel | None) -> GaussianForm:
+        form = None if kernel is None else kernel.gaussian_form()
+        if kernel is None or form is None:
             refuse(
                 self,
                 kernel,
                 "a SquaredExponential kernel",
                 "for others use features.EigenNumerical, or kernels.HilbertSpace with features.EigenLaplacian",
             )
-        check_size(kernel, "lengthscale", kernel.lengthscale, self.std.shape[0])
+        check_size(kernel, "lengthscale", form.lengthscale, self.std.shape[0])
+        return form
+
+    def _constants(self, form: GaussianForm) -> tuple[Array, Array, Array]:
+        """a, b and c of the formula, for each dimension."""
         a = 0.25 / self.std**2
-        b = 0.5 / jnp.broadcast_to(kernel.lengthscale, self.std.shape) ** 2
+        b = 0.5 / jnp.broadcast_to(form.lengthscale, self.std.shape) ** 2
         return a, b, jnp.sqrt(a * a + 2.0 * a * b)
 
     def apply(self, f, kernel=None):
         # v ρ dx is a polynomial times N(ζ | 0, 1) dζ, z = ζ/(2(a + c))^½. Half of that Gaussian stays with the
         # polynomials, the other half with the weights, so that neither overflows.
-        a, _, c = self._constants(kernel)
+        a, _, c = self._constants(self._form(kernel))
         D, dtype = self.mean.shape[0], a.dtype
         zeta, w = tensor(*gauss_hermite(300 if D == 1 else round(8192 ** (1 / D))), D) if D <= 4 else qmc_rule(D, 8192)
         w = jnp.asarray(w * np.exp(0.25 * np.sum(zeta**2, axis=1)), dtype)
@@ -273,8 +279,9 @@ class EigenLaplacian(AbstractFeatures):
     def num_inputs(self) -> int:
         return len(self.box)
 
-    def _spectrum(self, kernel: Any) -> Float[Array, " M"]:
-        if not isinstance(kernel, HilbertSpace):
+    def _basis(self, kernel: AbstractKernel) -> LaplacianBasis:
+        basis = kernel.laplacian_basis()
+        if basis is None:
             refuse(
                 self,
                 kernel,
@@ -282,24 +289,29 @@ class EigenLaplacian(AbstractFeatures):
                 "with the original kernel they are no linear functional of f and the bound can exceed the evidence; "
                 "wrap it: kernels.HilbertSpace(kernel, box, num)",
             )
-        if kernel.box != self.box or any(own > n for own, n in zip(self.num, kernel.num, strict=True)):
+        if basis.box != self.box or any(own > n for own, n in zip(self.num, basis.num, strict=True)):
             raise ValueError(
-                f"EigenLaplacian has the box {self.box} and {self.num} functions, but the HilbertSpace kernel "
-                f"{kernel.box} and {kernel.num}; pass EigenLaplacian(kernel.box, kernel.num)."
+                f"EigenLaplacian has the box {self.box} and {self.num} functions, but the kernel "
+                f"{basis.box} and {basis.num}; pass EigenLaplacian(kernel.box, kernel.num)."
             )
-        return kernel.kernel.spectral_density(frequencies(self.box, self.num, kernel.kernel.variance.dtype))
+        return basis
+
+    def _spectrum(self, kernel: AbstractKernel) -> Float[Array, " M"]:
+        basis = self._basis(kernel)
+        return basis.density(frequencies(self.box, self.num, basis.dtype))
 
     def apply(self, f, kernel=None):
-        dtype = jnp.zeros(()).dtype if kernel is None else kernel.kernel.variance.dtype
+        basis = None if kernel is None else self._basis(kernel)
+        dtype = jnp.zeros(()).dtype if basis is None else basis.dtype
         rules = [gauss_legendre(8, n // 2 + 4) for n in self.num]
         if math.prod(len(t) for t, _ in rules) > 65536:
-            rules = [gauss_legendre(1, n + 1) for n in (self.num if kernel is None else kernel.num)]
+            rules = [gauss_legendre(1, n + 1) for n in (self.num if basis is None else basis.num)]
         grid = np.stack(np.meshgrid(*[t for t, _ in rules], indexing="ij"), -1).reshape(-1, len(rules))
         w = functools.reduce(np.multiply.outer, [w for _, w in rules]).reshape(-1)
         low, size = np.array([b[0] for b in self.box]), np.array([b[1] - b[0] for b in self.box])
         X = jnp.asarray(low[None, :] + size[None, :] * grid, dtype)
         phi = eigenfunctions(self.box, self.num, X) * jnp.asarray(w * np.prod(size), dtype)[:, None]
-        return jnp.tensordot(phi.T, in_blocks(f, X), 1)
+        return jnp.tensordot(phi.T, at_nodes(f, X), 1)
 
     def Kuu(self, kernel, jitter):
         return Diagonal(self._spectrum(kernel))

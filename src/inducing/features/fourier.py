@@ -14,7 +14,6 @@ from inducing.data import as_inputs
 from inducing.features.base import AbstractFeatures, check_columns, refuse
 from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.stationary import Matern12, Matern32, Matern52
 from inducing.linalg import Dense, DiagonalPlusLowRank
 from inducing.parameters import as_whole, fixed, positive
 
@@ -185,8 +184,9 @@ def check_interval(features: AbstractFeatures, a: Any, b: Any) -> None:
 
 def matern(features: AbstractFeatures, kernel: AbstractKernel | None) -> tuple[int, Array, Array]:
     """p (1, 2, 3 for Matérn 1/2, 3/2, 5/2), λ and σ² of a Matérn kernel in one dimension; others are refused."""
-    order = {Matern12: 1, Matern32: 2, Matern52: 3}.get(type(kernel))
-    if order is None or not isinstance(kernel, Matern12 | Matern32 | Matern52):
+    form = None if kernel is None else kernel.matern_form()
+    p = None if form is None else {0.5: 1, 1.5: 2, 2.5: 3}.get(form.order)
+    if form is None or p is None:
         refuse(
             features,
             kernel,
@@ -194,12 +194,12 @@ def matern(features: AbstractFeatures, kernel: AbstractKernel | None) -> tuple[i
             "for other kernels use features.plain_fourier, features.InducingPoints, or kernels.HilbertSpace with "
             "features.EigenLaplacian",
         )
-    if kernel.lengthscale.size != 1:
+    if form.lengthscale.size != 1:
         raise ValueError(
             f"{type(features).__name__} features live in one dimension but {type(kernel).__name__} has "
-            f"{kernel.lengthscale.size} lengthscales; use features.Product with a product of one-dimensional kernels."
+            f"{form.lengthscale.size} lengthscales; use features.Product with a product of one-dimensional kernels."
         )
-    return order, math.sqrt(2 * order - 1) / kernel.lengthscale.reshape(()), kernel.variance
+    return p, math.sqrt(2 * p - 1) / form.lengthscale.reshape(()), form.variance
 
 
 def _in_own_units(features: Any, omega: Array, kernel: AbstractKernel | None) -> tuple[int, Array, Array, Array]:

@@ -6,9 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures, check_columns, refuse
-from inducing.features.quadrature_rules import gauss_hermite, gaussian_grid, in_blocks, tensor
+from inducing.features.quadrature_rules import at_nodes, gauss_hermite, gaussian_grid, tensor
 from inducing.kernels.base import check_size
-from inducing.kernels.stationary import SquaredExponential
 from inducing.linalg import Dense
 from inducing.numerics.quadrature import qmc_rule
 from inducing.parameters import positive, real
@@ -57,7 +56,7 @@ class Multiscale(AbstractFeatures):
         else:
             x, w = qmc_rule(D, 4096)
         points = self.Z[:, None, :] + self.widths[:, None, :] * jnp.asarray(x, self.Z.dtype)[None]
-        values = in_blocks(f, points.reshape(-1, D))
+        values = at_nodes(f, points.reshape(-1, D))
         return jnp.tensordot(jnp.asarray(w, self.Z.dtype), values.reshape(M, w.shape[0], *values.shape[1:]), (0, 1))
 
     def Kuu(self, kernel, jitter):
@@ -69,16 +68,17 @@ class Multiscale(AbstractFeatures):
         return self._smoothed(kernel, X, (self.widths**2)[:, None, :])
 
     def _smoothed(self, kernel, X: Float[Array, "N D"], s2: Float[Array, "M n D"]) -> Float[Array, "M N"]:
-        if not isinstance(kernel, SquaredExponential):
+        form = kernel.gaussian_form()
+        if form is None:
             refuse(
                 self,
                 kernel,
                 "a SquaredExponential kernel",
                 "for others use features.Integral or InducingPoints",
             )
-        check_size(kernel, "lengthscale", kernel.lengthscale, self.Z.shape[1])
-        l2 = jnp.broadcast_to(kernel.lengthscale, self.Z.shape[1:]) ** 2
+        check_size(kernel, "lengthscale", form.lengthscale, self.Z.shape[1])
+        l2 = jnp.broadcast_to(form.lengthscale, self.Z.shape[1:]) ** 2
         total = l2[None, None, :] + s2
         difference = self.Z[:, None, :] - X[None, :, :]
         exponent = jnp.sum(difference**2 / total + jnp.log(total / l2[None, None, :]), axis=-1)
-        return kernel.variance * jnp.exp(-0.5 * exponent)
+        return form.variance * jnp.exp(-0.5 * exponent)

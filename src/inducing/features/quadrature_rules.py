@@ -3,11 +3,10 @@
 import functools
 from collections.abc import Callable, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing._xla import in_blocks
 from inducing.parameters import at_least_one
 
 MOST_NODES = 2**23
@@ -87,15 +86,11 @@ features or nodes in each dimension, features.Additive, or features.InducingPoin
         )
 
 
-def in_blocks(f: Callable[[Float[Array, "n D"]], Array], X: Float[Array, "G D"]) -> Array:
-    """f(X) [G, …], `BLOCK` points at a time: a draw of J waves makes arrays [BLOCK, J], however many nodes there are.
+def at_nodes(f: Callable[[Float[Array, "n D"]], Array], X: Float[Array, "G D"]) -> Array:
+    """f(X) [G, …] at the nodes X, in equal blocks of at most `BLOCK`: a draw of J waves needs arrays [BLOCK, J].
 
-    >>> in_blocks(lambda X: X[:, 0], jnp.ones((20000, 1))).shape
+    >>> at_nodes(lambda X: X[:, 0], jnp.ones((20000, 1))).shape
     (20000,)
     """
-    whole = X.shape[0] // BLOCK * BLOCK
-    if X.shape[0] <= BLOCK:
-        return f(X)
-    values = jax.lax.map(f, X[:whole].reshape(-1, BLOCK, X.shape[1]))
-    values = values.reshape(whole, *values.shape[2:])
-    return values if whole == X.shape[0] else jnp.concatenate([values, f(X[whole:])])
+    blocks = -(-X.shape[0] // BLOCK)
+    return in_blocks(f, X, -(-X.shape[0] // blocks))

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from inducing._xla import in_blocks
 from inducing.checks import check_counts, check_model, checked_inputs
 from inducing.inference.blocks import ROWS
 from inducing.layers.base import draw_stack
 from inducing.parameters import as_key
-from inducing.priors.latents import in_blocks
 
 if TYPE_CHECKING:
     from inducing.model import Model

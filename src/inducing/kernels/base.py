@@ -1,4 +1,4 @@
-"""What a covariance function is: values at single points, Gram matrices, diagonals, and what it can do besides."""
+"""The interface of covariance functions, and a base class for kernels given by their values at single points."""
 
 import abc
 import numbers
@@ -11,49 +11,93 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from inducing.kernels.forms import GaussianForm, LaplacianBasis, MaternForm, PsiStatistics
 from inducing.parameters import Module, Start, question
 
-Points = Num[Array | np.ndarray, "..."]  # [N, D]; checked by `as_inputs`, which says what to do about other shapes
+Points = Num[Array | np.ndarray, "..."]  # [N, D]; `as_points` checks the shape and tells users how to correct it
 FeatureMap = Callable[[Float[Array, "N D"]], Float[Array, "N num"]]
 
 
 class AbstractKernel(Module):
-    """A covariance function k(x, y) = cov(f(x), f(y)).
+    """A covariance function k(x, y) = Cov(f(x), f(y)).
 
-    Kernels form an algebra: `k1 + k2`, `k1 * k2`, `2.0 * k` and `k + 0.1` are kernels; a number is a `Constant`.
+    Kernels form an algebra: `k1 + k2`, `k1 * k2`, `2.0 * k` and `k + 0.1` are kernels, in which a number stands for a
+    `Constant`. To write a kernel of your own, derive it from `AbstractPointKernel` or `AbstractStationary`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = 2.0 * ig.kernels.SquaredExponential(lengthscale=0.5) + 0.1
-    >>> X = jnp.linspace(0.0, 1.0, 4)[:, None]
-    >>> k.gram(X).shape, k.gram(X, X[:2]).shape, k.diag(X).shape
-    ((4, 4), (4, 2), (4,))
+    Besides its values, a kernel answers questions about itself: how to start training, whether it has a closed form
+    that some features need, and so on. Every question has a default that is safe for any kernel. Override those to
+    which your kernel has a better answer.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = 2.0 * ig.kernels.SquaredExponential(lengthscale=0.5) + 0.1
+        >>> X = jnp.linspace(0.0, 1.0, 4)[:, None]
+        >>> k.gram(X).shape, k.gram(X, X[:2]).shape, k.diag(X).shape
+        ((4, 4), (4, 2), (4,))
     """
 
-    __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * kernel reaches __rmul__
+    __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * kernel calls __rmul__
 
     @property
     @abc.abstractmethod
     def smoothness(self) -> int | float:
-        """How many derivatives the process has in mean square (`math.inf` for all of them)."""
+        """How many derivatives the process has in mean square (`math.inf` if it has all of them)."""
 
     @abc.abstractmethod
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
-        """The covariance k(x, y) at single points."""
+        """The covariance of f(x) and f(y).
+
+        Args:
+            x: one point [D].
+            y: another point [D].
+
+        Returns:
+            k(x, y).
+        """
 
     @abc.abstractmethod
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        """k(X[i], X2[j]) for X [N, D] and X2 [N2, D]; without X2, X with itself (exactly symmetric)."""
+        """The matrix of covariances k(X[i], X2[j]).
+
+        Args:
+            X: points [N, D].
+            X2: points [N2, D]; None stands for X, and the result is then exactly symmetric.
+
+        Returns:
+            The covariances [N, N2].
+
+        Raises:
+            ValueError: if X or X2 is not a matrix, or if their numbers of columns do not fit.
+        """
 
     @abc.abstractmethod
     def diag(self, X: Points) -> Float[Array, " N"]:
-        """k(X[i], X[i]) for X [N, D]."""
+        """The variances k(X[i], X[i]).
+
+        Args:
+            X: points [N, D].
+
+        Returns:
+            The variances [N].
+        """
 
     @abc.abstractmethod
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        """A map φ of points [N, dim] to about `num` features, with E φ(x)·φ(y) = k(x, y) over the key.
+        """A random map φ to features, with E φ(x)·φ(y) = k(x, y) over the key.
 
-        With standard normal weights w, φ(·)·w is a random function with (in expectation) this covariance.
-        Kernels of finite rank give their exact features, however many there are.
+        With standard normal weights w, φ(·)·w is a random function with this covariance (in expectation over the key).
+
+        Args:
+            key: a random key.
+            num: about how many features to use. A kernel of finite rank returns its exact features instead, however
+                many it has.
+            dim: D, the number of columns of the inputs.
+
+        Returns:
+            φ, a function of points [N, D] with values [N, num].
+
+        Raises:
+            TypeError: if the kernel has no random features.
         """
 
     @question
@@ -62,7 +106,15 @@ class AbstractKernel(Module):
 
     @question
     def smoothness_along(self, column: int) -> int | float:
-        """How many derivatives the process has in mean square along one column of its inputs."""
+        """How many derivatives the process has in mean square along one column of its inputs.
+
+        Examples:
+            >>> import inducing as ig
+            >>> smooth = ig.kernels.ActiveDims(ig.kernels.Matern52(), 0)
+            >>> rough = ig.kernels.ActiveDims(ig.kernels.Matern12(), 1)
+            >>> [(smooth * rough).smoothness_along(column) for column in (0, 1)]
+            [2, 0]
+        """
         return self.smoothness
 
     @property
@@ -70,19 +122,51 @@ class AbstractKernel(Module):
     def continuous_smoothness(self) -> int | float:
         """How many derivatives the process has in mean square along the columns of its inputs that are not categories.
 
-        A kernel of categories alone answers `math.inf`. Priors whose kernels see rows (x, p), with the number of the
-        output p as the last column, ask for this.
+        A kernel of categories alone answers `math.inf`. Priors ask for this if their kernels see rows (x, p), with the
+        number p of the output as the last column.
         """
         return self.smoothness
 
+    @property
+    @question
+    def is_constant(self) -> bool:
+        """Whether k is known to be the same number for all inputs."""
+        return False
+
     @question
     def start(self, x: np.ndarray) -> list[Start]:
-        """Starting values of lengthscales and weights for inputs x [N, D]; the variance is set by `amplitude`."""
+        """Starting values for lengthscales, weights and other parameters in units of the inputs.
+
+        The variance is not among them: training sets it from the labels, by `amplitude`.
+
+        Args:
+            x: inputs [N, D] in float64.
+
+        Returns:
+            A starting value for each parameter that has one. By default there are none.
+
+        Examples:
+            >>> import numpy as np, inducing as ig
+            >>> [start] = ig.kernels.Matern52().start(np.array([[0.0], [8.0]]))      # a standard deviation of 4
+            >>> float(start.value)
+            2.0
+        """
         return []
 
     @question
     def amplitude(self) -> list[tuple[Array, float]]:
-        """Parameters θ with powers p such that replacing each θ by θ cᵖ multiplies the kernel by c; [] if unknown."""
+        """How to multiply the kernel by a number.
+
+        Returns:
+            Parameters θ with powers p such that replacing each θ by θ cᵖ multiplies the kernel by c, for any c > 0; an
+            empty list if unknown. By default the field `variance` with power 1, if the kernel has one.
+
+        Examples:
+            >>> import inducing as ig
+            >>> [(float(theta), p) for theta, p in ig.kernels.Polynomial(degree=2, variance=3.0).amplitude()]
+            [(3.0, 0.5), (1.0, 0.5)]
+        """
+        # the one convention on names: kernels of users have a field `variance` too
         variance: Any = getattr(self, "variance", None)
         return [(variance, 1.0)] if eqx.is_inexact_array(variance) else []
 
@@ -97,29 +181,88 @@ class AbstractKernel(Module):
 
     @question
     def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
-        """Parameters that are locations in the space of x [N, D], each with the unit in which training moves it."""
+        """Parameters that are locations in the space of the inputs, with the units in which training moves them.
+
+        Args:
+            x: inputs [N, D].
+
+        Returns:
+            Pairs of a parameter and its unit. By default there are none.
+        """
         return []
 
     @question
     def terms(self) -> "tuple[AbstractKernel, ...]":
-        """The kernels of which this one is the sum; itself if it is none."""
+        """The kernels whose sum this kernel is; by default only itself."""
         return (self,)
 
     @question
     def factors(self) -> "tuple[AbstractKernel, ...]":
-        """The kernels of which this one is the product; itself if it is none."""
+        """The kernels whose product this kernel is; by default only itself."""
         return (self,)
 
     @question
     def on_columns(self) -> "tuple[AbstractKernel, tuple[int, ...] | None]":
-        """(k', dims) if this kernel is k'(x[dims], y[dims]), else (self, None)."""
+        """(k', dims) if this kernel is k'(x[dims], y[dims]); by default (self, None)."""
         return self, None
+
+    @question
+    def gaussian_form(self) -> GaussianForm | None:
+        """ℓ and σ² if the kernel is a squared exponential; by default None."""
+        return None
+
+    @question
+    def matern_form(self) -> MaternForm | None:
+        """ν, ℓ and σ² if the kernel is a Matérn covariance function; by default None."""
+        return None
+
+    @question
+    def laplacian_basis(self) -> LaplacianBasis | None:
+        """The expansion of the kernel in Laplacian eigenfunctions on a box, if it has one; by default None."""
+        return None
+
+    @question
+    def smoothed(self, variance: Float[Array, " D"]) -> "AbstractKernel | None":
+        """The kernel averaged over Gaussian shifts of one input.
+
+            k_v(x, y) = ∫ N(t | 0, diag v) k(x − t, y) dt
+
+        Args:
+            variance: v, one number for each input dimension [D].
+
+        Returns:
+            The kernel k_v, or None (the default) if there is no closed form.
+
+        Examples:
+            >>> import jax.numpy as jnp, inducing as ig
+            >>> ig.kernels.SquaredExponential(lengthscale=3.0).smoothed(jnp.array([16.0])).lengthscale.tolist()
+            [5.0]
+        """
+        return None
+
+    @question
+    def gaussian_expectations(
+        self, Z: Float[Array, "M D"], mean: Float[Array, "N D"], variance: Float[Array, "N D"]
+    ) -> PsiStatistics | None:
+        """The ψ-statistics of the kernel for inputs h_n ~ N(mean_n, diag variance_n).
+
+        Args:
+            Z: fixed inputs [M, D], the inducing inputs.
+            mean: means of the inputs h [N, D].
+            variance: variances of the inputs h [N, D].
+
+        Returns:
+            ψ0, ψ1 and ψ2, or None (the default) if there is no closed form.
+        """
+        return None
+
+    # The operators import composite kernels when called, since these are kernels themselves.
 
     def __add__(self, other: Any) -> "AbstractKernel":
         from inducing.kernels.composite import Sum
 
         if isinstance(other, numbers.Real) and other == 0:
-            return self  # as sum([k1, k2]) begins
+            return self  # sum([k1, k2]) starts with 0 + k1
         kernel = _as_kernel(other)
         return NotImplemented if kernel is None else Sum((self, kernel))
 
@@ -139,32 +282,32 @@ class AbstractKernel(Module):
 
 
 class AbstractPointKernel(AbstractKernel):
-    """A kernel given by its value at single points; Gram matrices follow by `vmap`.
+    """A kernel given by its values at single points, from which Gram matrices follow by `vmap`.
 
-    Your own kernel is a subclass with its parameters as fields and `__call__`:
+    Derive your own kernel from this class, declare its parameters as fields, and implement `__call__`. If the process
+    has derivatives in mean square, set the class attribute `smoothness` to their number (`math.inf` for all of them);
+    features and priors of derivatives need at least one.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> from jaxtyping import Array
-    >>> class Brownian(ig.kernels.AbstractPointKernel):
-    ...     variance: Array = ig.parameters.positive(1.0)
-    ...     def __call__(self, x, y):
-    ...         return self.variance * jnp.minimum(x, y).sum()
-    >>> Brownian(2.0).gram(jnp.array([[1.0], [3.0]])).tolist()
-    [[2.0, 2.0], [2.0, 6.0]]
-
-    Set the class attribute `smoothness` if the process has derivatives in mean square (`math.inf` for all of them):
-    features and priors of derivatives need one.
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> from jaxtyping import Array
+        >>> class Brownian(ig.kernels.AbstractPointKernel):
+        ...     variance: Array = ig.parameters.positive(1.0)
+        ...     def __call__(self, x, y):
+        ...         return self.variance * jnp.minimum(x, y).sum()
+        >>> Brownian(2.0).gram(jnp.array([[1.0], [3.0]])).tolist()
+        [[2.0, 2.0], [2.0, 6.0]]
     """
 
     smoothness: ClassVar[int | float] = 0
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         K = jax.vmap(lambda x: jax.vmap(lambda y: self(x, y))(X if X2 is None else X2))(X)
         return symmetric(K) if X2 is None else K
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return jax.vmap(lambda x: self(x, x))(X)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -175,7 +318,8 @@ class AbstractPointKernel(AbstractKernel):
 
 
 def _as_kernel(value: Any) -> AbstractKernel | None:
-    """A kernel as it is, and a number as a `Constant`; None for anything else."""
+    """A kernel unchanged, a number as a `Constant`, and None for anything else."""
+    # Constant is a kernel, so its module imports this one
     from inducing.kernels.constant import Constant
 
     if isinstance(value, AbstractKernel):
@@ -184,8 +328,8 @@ def _as_kernel(value: Any) -> AbstractKernel | None:
     return Constant(value) if scalar else None
 
 
-def as_inputs(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Array | None]:
-    """X and X2 as matrices with the same number of columns, or an error that says what to do."""
+def as_points(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Array | None]:
+    """X and X2 as floating-point matrices with the same number of columns; an error tells how to correct others."""
     X = _as_matrix(kernel, X, "X")
     if X2 is None:
         return X, None
@@ -209,7 +353,7 @@ def _as_matrix(kernel: AbstractKernel, X: Any, name: str) -> Array:
 
 
 def check_size(kernel: AbstractKernel, name: str, parameter: Array, dim: int) -> None:
-    """A per-dimension parameter must have as many entries as the inputs have dimensions."""
+    """Raise a ValueError unless a parameter is one number or has one entry for each of `dim` input dimensions."""
     if parameter.shape not in ((), (dim,)):
         entries = f"{parameter.size} entries" if parameter.ndim == 1 else f"the shape {list(parameter.shape)}"
         raise ValueError(
@@ -219,5 +363,5 @@ def check_size(kernel: AbstractKernel, name: str, parameter: Array, dim: int) ->
 
 
 def symmetric(K: Float[Array, "N N"]) -> Float[Array, "N N"]:
-    """K with its rounding asymmetry removed."""
+    """K made exactly symmetric, which removes rounding errors."""
     return 0.5 * (K + K.T)

@@ -1,9 +1,9 @@
-"""Kernels made of kernels: sums, products, chosen dimensions, warped inputs, change points."""
+"""Kernels built from kernels: sums, products, kernels of some columns, of warped inputs, and change points."""
 
 import math
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,18 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from inducing._xla import own_array
-from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
+from inducing.data import some_rows
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points
 from inducing.kernels.starting_values import column_spread
 from inducing.parameters import FAR, Start, as_whole, dtype_of, ordered, positive
-
-SAMPLE = 256  # rows of the inputs at which a warping function is evaluated to find starting values
-
-
-def _parts(kind: type, kernels: tuple[AbstractKernel, ...]) -> tuple[AbstractKernel, ...]:
-    parts: list[AbstractKernel] = []
-    for kernel in kernels:
-        parts.extend(cast(Any, kernel).kernels if type(kernel) is kind else (kernel,))
-    return tuple(parts)
 
 
 def _from_all(kernels: Iterable[AbstractKernel], ask: Callable[[AbstractKernel], list]) -> list:
@@ -42,18 +34,27 @@ def _check_kernels(owner: object, kernels: tuple) -> None:
 
 
 class Sum(AbstractKernel):
-    """k = Σ_i k_i: the sum of independent processes. Written `k1 + k2` or `k + 0.5`.
+    """Sum of kernels, the covariance of a sum of independent processes; usually written `k1 + k2`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Linear() + ig.kernels.Matern32() + 0.5
-    >>> len(k.kernels)
-    3
+        k(x, y) = Σ_i k_i(x, y)
+
+    Args:
+        kernels: the terms k_i. Sums among them are replaced by their own terms.
+
+    Raises:
+        TypeError: if there are no kernels, or if one of them is not a kernel.
+
+    Examples:
+        >>> import inducing as ig
+        >>> k = ig.kernels.Linear() + ig.kernels.Matern32() + 0.5      # a number is a Constant kernel
+        >>> len(k.kernels)
+        3
     """
 
     kernels: tuple[AbstractKernel, ...]
 
     def __init__(self, kernels: Any):
-        self.kernels = _parts(Sum, tuple(kernels))
+        self.kernels = tuple(part for k in kernels for part in (k.kernels if isinstance(k, Sum) else (k,)))
 
     def __check_init__(self):
         _check_kernels(self, self.kernels)
@@ -101,18 +102,27 @@ class Sum(AbstractKernel):
 
 
 class Product(AbstractKernel):
-    """k = Π_i k_i: the product of independent processes' covariances. Written `k1 * k2` or `2.0 * k`.
+    """Product of kernels, the covariance of a product of independent processes; usually written `k1 * k2`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = 2.0 * ig.kernels.SquaredExponential() * ig.kernels.Cosine()
-    >>> float(k(jnp.zeros(1), jnp.zeros(1)))
-    2.0
+        k(x, y) = Π_i k_i(x, y)
+
+    Args:
+        kernels: the factors k_i. Products among them are replaced by their own factors.
+
+    Raises:
+        TypeError: if there are no kernels, or if one of them is not a kernel.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = 2.0 * ig.kernels.SquaredExponential() * ig.kernels.Cosine()      # a number is a Constant kernel
+        >>> float(k(jnp.zeros(1), jnp.zeros(1)))
+        2.0
     """
 
     kernels: tuple[AbstractKernel, ...]
 
     def __init__(self, kernels: Any):
-        self.kernels = _parts(Product, tuple(kernels))
+        self.kernels = tuple(part for k in kernels for part in (k.kernels if isinstance(k, Product) else (k,)))
 
     def __check_init__(self):
         _check_kernels(self, self.kernels)
@@ -170,8 +180,11 @@ class Product(AbstractKernel):
 
 
 def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: FeatureMap) -> FeatureMap:
-    """All products of two features if there are at most `num` of them, else `num` of them: every feature of the
-    first in turn, with features of the second in random order, so that the mean over the key is the product."""
+    """Products of features of two kernels, whose expected inner product is the product of the kernels.
+
+    If there are at most `num` products, use all of them. Otherwise use about `num`: pair every feature of the first
+    kernel equally often with features of the second, which come in random order.
+    """
 
     def features(X: Float[Array, "N D"]) -> Float[Array, "N num"]:
         a, b = first(X), second(X)
@@ -179,8 +192,8 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
         if n * m <= max(num, n, m):
             return (a[:, :, None] * b[:, None, :]).reshape(X.shape[0], n * m)
         total = n * -(-num // n)
-        # all copies are shuffled as one: with one order for every copy, features of `first` that are such products
-        # themselves, of as many, would always meet the same partner
+        # Shuffle all copies as one. If every copy had the same order and the features of `first` were such products
+        # themselves, each of them would always meet the same partner.
         order = jax.random.permutation(key, jnp.tile(jnp.arange(m), -(-total // m)))[:total]
         a = jnp.tile(a, (1, total // n))
         return jnp.sqrt(jnp.asarray(n * m / total, X.dtype)) * a * b[:, order]
@@ -189,17 +202,27 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
 
 
 def _as_columns(dims: Any) -> tuple[int, ...]:
-    """Whole numbers of any kind as a tuple; other values as they are, for `__check_init__` to refuse."""
+    """Integers of any type as a tuple of int; other values are left for `__check_init__` to refuse."""
     return tuple(as_whole(d) for d in (dims if isinstance(dims, Iterable) else (dims,)))
 
 
 class ActiveDims(AbstractKernel):
-    """k(x, y) = k'(x[dims], y[dims]): a kernel of some of the inputs.
+    """Kernel of some columns of the inputs.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(), (1,))
-    >>> float(k(jnp.array([5.0, 0.0]), jnp.array([7.0, 0.0])))
-    1.0
+        k(x, y) = k'(x[dims], y[dims])
+
+    Args:
+        kernel: k', a kernel of as many columns as there are in `dims`.
+        dims: the numbers of the columns, counted from 0; a single number is one column.
+
+    Raises:
+        ValueError: if `dims` is empty or holds anything but column numbers.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(), (1,))
+        >>> float(k(jnp.array([5.0, 0.0]), jnp.array([7.0, 0.0])))      # column 0 does not matter
+        1.0
     """
 
     kernel: AbstractKernel
@@ -222,7 +245,7 @@ class ActiveDims(AbstractKernel):
         return jnp.stack([X[..., d] for d in self.dims], axis=-1)
 
     def check_inputs(self, X: np.ndarray) -> None:
-        if max(self.dims) < X.shape[1]:  # what has too few columns is refused elsewhere
+        if max(self.dims) < X.shape[1]:  # too few columns are refused by `gram`, under jit too
             self.kernel.check_inputs(X[:, self.dims])
 
     def smoothness_along(self, column: int) -> int | float:
@@ -249,11 +272,11 @@ class ActiveDims(AbstractKernel):
         return self.kernel(self._columns(x), self._columns(y))
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         return self.kernel.gram(self._columns(X), None if X2 is None else self._columns(X2))
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return self.kernel.diag(self._columns(X))
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -262,14 +285,21 @@ class ActiveDims(AbstractKernel):
 
 
 class Warped(AbstractKernel):
-    """k(x, y) = k'(h(x), h(y)): a kernel of inputs warped by any function h of one point [D] -> [D'] (deep kernels).
+    """Kernel of transformed inputs; with a neural network as the transformation, a deep kernel.
 
-    `smoothness` is that of the kernel: whether h has derivatives is yours to know.
+        k(x, y) = k'(h(x), h(y))
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Warped(ig.kernels.Linear(), jnp.exp)
-    >>> float(k(jnp.zeros(1), jnp.zeros(1)))
-    1.0
+    The kernel reports the smoothness of k', which is right if h is at least as smooth.
+
+    Args:
+        kernel: k', a kernel of points [D'].
+        function: h, a function of one point [D] with values [D']. An Equinox module is trained too.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.Warped(ig.kernels.Linear(), jnp.exp)
+        >>> float(k(jnp.zeros(1), jnp.zeros(1)))
+        1.0
     """
 
     kernel: AbstractKernel
@@ -283,12 +313,12 @@ class Warped(AbstractKernel):
         return self.kernel(self.function(x), self.function(y))
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         warp = jax.vmap(self.function)
         return self.kernel.gram(warp(X), None if X2 is None else warp(X2))
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return self.kernel.diag(jax.vmap(self.function)(X))
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -306,22 +336,32 @@ class Warped(AbstractKernel):
         return self.kernel.units(self._warped_sample(x))
 
     def _warped_sample(self, x: np.ndarray) -> np.ndarray:
-        """h at no more than `SAMPLE` rows from all over x, since h may be expensive."""
-        rows = own_array(x[:: -(-len(x) // SAMPLE)], dtype_of(self))
-        return np.asarray(jax.vmap(self.function)(rows))
+        """h at some rows of x only, since h may be expensive."""
+        return np.asarray(jax.vmap(self.function)(own_array(some_rows(x), dtype_of(self))))
 
 
 class ChangePoint(AbstractKernel):
-    """k(x, y) = Σ_i w_i(x) k_i(x, y) w_i(y): one kernel after the other along one input dimension.
+    """Kernel that changes from one kernel to the next along one input dimension.
 
-    With C ordered `locations` and σ_j(x) = sigmoid(steepness_j (x[dim] − location_j)), the weights of the C + 1
-    kernels are w_i = σ_i (1 − σ_{i+1}), where σ_0 = 1 and σ_{C+1} = 0.
+        k(x, y) = Σ_i w_i(x) k_i(x, y) w_i(y),    w_i = σ_i (1 − σ_{i+1}),    i = 0, …, C
+        σ_j(x) = sigmoid(s_j (x[dim] − c_j)),    σ_0 = 1,    σ_{C+1} = 0
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> parts = ig.kernels.Constant(1.0), ig.kernels.Constant(4.0)
-    >>> k = ig.kernels.ChangePoint(parts, locations=[0.0], steepness=50.0)
-    >>> [round(float(v), 3) for v in k.diag(jnp.array([[-1.0], [1.0]]))]
-    [1.0, 4.0]
+    Args:
+        kernels: the C + 1 kernels k_i, in the order of x[dim].
+        locations: c, the change points in increasing order [C].
+        steepness: s, how sudden the changes are, one number or one for each change point [C].
+        dim: the number of the column along which the kernel changes, counted from 0.
+
+    Raises:
+        TypeError: if there are no kernels, or if one of them is not a kernel.
+        ValueError: if `locations` or `steepness` do not fit the number of kernels.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> parts = ig.kernels.Constant(1.0), ig.kernels.Constant(4.0)
+        >>> k = ig.kernels.ChangePoint(parts, locations=[0.0], steepness=50.0)
+        >>> [round(float(v), 3) for v in k.diag(jnp.array([[-1.0], [1.0]]))]
+        [1.0, 4.0]
     """
 
     kernels: tuple[AbstractKernel, ...] = eqx.field(converter=tuple)
@@ -391,14 +431,14 @@ class ChangePoint(AbstractKernel):
         return reduce(jnp.add, [w[i, 0] * kernel(x, y) * w[i, 1] for i, kernel in enumerate(self.kernels)])
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         w = self._weights(X)
         w2 = w if X2 is None else self._weights(X2)
         terms = [(w[i][:, None] * w2[i][None, :]) * kernel.gram(X, X2) for i, kernel in enumerate(self.kernels)]
         return reduce(jnp.add, terms)
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         w = self._weights(X)
         return reduce(jnp.add, [w[i] ** 2 * kernel.diag(X) for i, kernel in enumerate(self.kernels)])
 

@@ -8,19 +8,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points
 from inducing.parameters import positive, real
 
 
 class Coregion(AbstractKernel):
-    """k(i, j) = (W Wᵀ + diag κ)_ij for an input [N, 1] that holds category numbers 0 … P − 1.
+    """Kernel of a categorical input: a covariance matrix of low rank plus a diagonal.
 
-    W is [P, rank] and κ is [P]. Use `ActiveDims(Coregion(W, kappa), (d,))` when the categories stand in column d.
+        k(i, j) = (W Wᵀ + diag κ)_ij,    i, j = 0, …, P − 1
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Coregion(W=[[1.0], [2.0]], kappa=[0.5, 0.5])
-    >>> k.gram(jnp.array([[0.0], [1.0]])).tolist()
-    [[1.5, 2.0], [2.0, 4.5]]
+    The inputs are one column [N, 1] of category numbers. If the categories are in column d of wider inputs, use
+    `ActiveDims(Coregion(W, kappa), (d,))`.
+
+    Args:
+        W: the factors [P, rank] that the categories share.
+        kappa: κ, the variance of each category's own part [P].
+
+    Raises:
+        ValueError: if W is not a matrix, or if kappa does not have one entry for each row of W.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.Coregion(W=[[1.0], [2.0]], kappa=[0.5, 0.5])
+        >>> k.gram(jnp.array([[0.0], [1.0]])).tolist()
+        [[1.5, 2.0], [2.0, 4.5]]
     """
 
     W: Float[Array, "P rank"] = real()
@@ -54,8 +65,8 @@ class Coregion(AbstractKernel):
         wrong = X[~((np.abs(X - whole) <= 1e-6) & (whole >= 0) & (whole < P))]
         if wrong.size:
             raise ValueError(
-                f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}; inducing inputs that are "
-                "rows of the data, and no means of rows, come from ig.initialise.random_subset."
+                f"Coregion's input must hold whole numbers from 0 to {P - 1}, got {wrong[0]}; choose inducing inputs "
+                "among the rows of the data (not means of rows) by ig.initialise.random_subset."
             )
 
     def _matrix(self) -> Float[Array, "P P"]:
@@ -65,13 +76,13 @@ class Coregion(AbstractKernel):
         return self._matrix()[self._index(x), self._index(y)]
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         i = self._index(X)
         j = i if X2 is None else self._index(X2)
         return self._matrix()[i][:, j]
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return (jnp.sum(self.W**2, axis=1) + self.kappa)[self._index(X)]
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:

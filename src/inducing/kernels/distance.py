@@ -11,15 +11,15 @@ from jaxtyping import Array, Float
 
 from inducing._xla import apart, barrier
 
-# Up to this many dimensions the sum of squared differences is about as fast as the product form, and more exact.
+# Up to this many dimensions the sum of squared differences is about as fast as the product form, and more accurate.
 DIRECT_DIMENSIONS = 4
-# The product form has an absolute error of about ε|x|² in s, so ε^½|x| in r = √s near r = 0. Functions with a slope
-# in r there pay for differences up to this many dimensions.
+# The product form has an absolute error of about ε|x|² in s, hence of √ε|x| in r = √s near r = 0. For functions with a
+# slope in r there, differences are worth their cost up to this many dimensions.
 DIRECT_DIMENSIONS_IF_ROUGH = 32
 
 
 def by_differences(dim: int, rough: bool) -> bool:
-    """Whether squared distances are sums of squared differences, not products of matrices.
+    """Whether to compute squared distances as sums of squared differences instead of matrix products.
 
     >>> by_differences(3, rough=False), by_differences(8, rough=False), by_differences(8, rough=True)
     (True, False, True)
@@ -31,12 +31,20 @@ def by_differences(dim: int, rough: bool) -> bool:
 def squared_distance(
     X: Float[Array, "N D"], Z: Float[Array, "M D"], lengthscale: Float[Array, " D"], rough: bool = False
 ) -> Float[Array, "N M"]:
-    """s_ij = Σ_d ((x_id − z_jd)/ℓ_d)² ≥ 0, by differences in few dimensions and else, with x and z in units of ℓ, as
-    |x|² + |z|² − 2 x·z, one product −2 [x, −|x|²/2, 1]·[z, 1, −|z|²/2].
+    """Squared scaled distances s_ij = Σ_d ((x_id − z_jd)/ℓ_d)² ≥ 0.
 
-    The points should be near the origin (`centred`). `rough` says that s feeds a function with a slope in √s at 0.
-    The tangent is `half_tangent`; clipping s at zero does not touch it, so that second derivatives are right at
-    coincident points.
+    In few dimensions s is a sum of squared differences. Otherwise it is |x|² + |z|² − 2 x·z with x and z in units of ℓ,
+    as the single matrix product −2 [x, −|x|²/2, 1]·[z, 1, −|z|²/2], clipped at zero. The tangent is `half_tangent`,
+    which ignores the clipping, so that second derivatives are correct at coincident points.
+
+    Args:
+        X: points [N, D] near the origin (see `centred`).
+        Z: points [M, D] near the origin.
+        lengthscale: ℓ [D].
+        rough: whether s is the argument of a function with a slope in √s at 0.
+
+    Returns:
+        s [N, M].
     """
     X, Z = X / lengthscale[None, :], Z / lengthscale[None, :]
     if by_differences(X.shape[1], rough):
@@ -46,12 +54,12 @@ def squared_distance(
         return s
     left = jnp.concatenate([X, *_half_squares(X)], axis=1)
     right = jnp.concatenate([Z, *_half_squares(Z)[::-1]], axis=1)
-    # apart: XLA's library of products would take the loop over s too, and run it on one core
+    # `apart` keeps XLA from fusing the loop over s into the library call, which would run it on one core
     return jnp.maximum(-2.0 * apart(jnp.matmul(left, right.T, precision=lax.Precision.HIGHEST)), 0.0)
 
 
 def _half_squares(X: Float[Array, "N D"]) -> tuple[Float[Array, "N 1"], Float[Array, "N 1"]]:
-    """−|x|²/2, and ones beside it."""
+    """The columns −|x|²/2 and 1."""
     return -0.5 * jnp.sum(X * X, 1, keepdims=True), jnp.ones((X.shape[0], 1), X.dtype)
 
 
@@ -64,7 +72,7 @@ def _squared_distance_jvp(rough, primals, tangents):
 def squared_distance_self(
     X: Float[Array, "N D"], lengthscale: Float[Array, " D"], rough: bool = False
 ) -> Float[Array, "N N"]:
-    """s_ij = Σ_d ((x_id − x_jd)/ℓ_d)², exactly symmetric with an exact zero diagonal."""
+    """Squared scaled distances of points with themselves, exactly symmetric and with an exact zero diagonal."""
     s = squared_distance(X, X, lengthscale, rough)
     return jnp.where(jnp.eye(X.shape[0], dtype=bool), jnp.zeros((), X.dtype), 0.5 * (s + s.T))
 
@@ -76,10 +84,10 @@ def _squared_distance_self_jvp(rough, primals, tangents):
 
 
 def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Array, Array | None]:
-    """X and Z (or X alone) with the origin moved to the mean of Z: for functions of differences only.
+    """X and Z with the origin moved to the mean of Z (or of X if Z is None), for functions of differences only.
 
-    Whatever is far from the origin loses its digits when it is scaled or squared, so this comes first. Differences do
-    not depend on the origin, so no gradient flows through it.
+    Points far from the origin lose digits when they are scaled or squared, so shift them first. Differences do not
+    depend on the origin, so no gradient flows through it.
     """
     origin = lax.stop_gradient(jnp.mean(X if Z is None else Z, axis=0))[None, :]
     return X - origin, None if Z is None else Z - origin
@@ -88,15 +96,15 @@ def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Arra
 def half_tangent(
     primals: tuple[Array, Array, Array], tangents: tuple[Any, Any, Any], factor: float, constant: Array | float = 0.0
 ) -> Float[Array, "N M"]:
-    """factor · ½ ds + constant, for the squared distances s of X [N, D] and Z [M, D] at lengthscales ℓ [D].
+    """factor · ½ ds + constant, for the squared distances s of X [N, D] and Z [M, D] with lengthscales ℓ [D].
 
-    With x and z in units of ℓ, the moves dx and dz in the same units, and dλ = dℓ/ℓ
+    With x, z and their tangents dx, dz in units of ℓ, and dλ = dℓ/ℓ,
 
         ½ ds_ij = (x_i − z_j)·(dx_i − dz_j) − Σ_d (x_id − z_jd)² dλ_d,
 
-    as products of thin matrices: if Z does not move, as data do not, one product with [1, z, z²]ᵀ, whose reverse is
-    W @ [1, z, z²]; else two, with [1, z]ᵀ and [1, x]. The constant rides along. (For Z = X the one product is the
-    transpose of the other, but two are cheaper than a transpose.)
+    computed by products of thin matrices. If Z has no tangent (data, for example), one product with [1, z, z²]ᵀ is
+    enough, whose reverse is W @ [1, z, z²]; otherwise two products, with [1, z]ᵀ and [1, x]. The constant is part of
+    the first product. (If Z = X, one product is the transpose of the other, but a product is cheaper than a transpose.)
 
     >>> x, one = jnp.full((1, 1), 3.0), jnp.ones(1)
     >>> half_tangent((x, 0.5 * x, one), (x, 0.0 * x, 0.0 * one), 1.0).tolist()
@@ -117,7 +125,7 @@ def half_tangent(
 
 
 def moved(tangent: Any) -> Array:
-    """A tangent, or zeros where nothing moves.
+    """A tangent, with symbolic zeros as arrays of zeros.
 
     >>> moved(jnp.ones(2)).tolist()
     [1.0, 1.0]
@@ -126,6 +134,6 @@ def moved(tangent: Any) -> Array:
 
 
 def _rows_of(parts: list[Array]) -> Array:
-    """[1, part, …]ᵀ, laid out in memory as such: reverse mode multiplies by it, quickest along its rows."""
+    """[1, part, …]ᵀ, laid out in memory by rows, which is fastest for the products of the reverse pass."""
     ones = jnp.ones((1, parts[0].shape[0]), parts[0].dtype)
     return barrier(jnp.concatenate([ones, *(part.T for part in parts)], axis=0))

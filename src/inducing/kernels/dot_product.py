@@ -1,4 +1,4 @@
-"""Kernels of inner products: linear, polynomial, arc-cosine."""
+"""Kernels of inner products: linear, polynomial and arc-cosine."""
 
 import itertools
 import math
@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points, check_size, symmetric
 from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.kernels.starting_values import start_weights
 from inducing.parameters import Start, as_whole, positive
 
 
 def _weighted(kernel: AbstractKernel, name: str, variance: Array, X: Array) -> Array:
-    """X with columns times the standard deviations of their weights."""
+    """X with each column multiplied by the standard deviation of its weight."""
     check_size(kernel, name, variance, X.shape[-1])
     return X * jnp.broadcast_to(jnp.sqrt(variance), X.shape)
 
@@ -27,11 +27,17 @@ def _products(X: Array, X2: Array | None) -> Array:
 
 
 class Linear(AbstractKernel):
-    """k = Σ_d σ_d² x_d y_d: a random linear function through the origin; `variance` is one number or one per dimension.
+    """Linear kernel, the covariance of a random linear function through the origin.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> round(float(ig.kernels.Linear([1.0, 2.0])(jnp.ones(2), jnp.ones(2))), 6)
-    3.0
+        k(x, y) = Σ_d σ_d² x_d y_d
+
+    Args:
+        variance: σ², the variances of the weights, one number or one for each input dimension [D].
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> round(float(ig.kernels.Linear([1.0, 2.0])(jnp.ones(2), jnp.ones(2))), 6)
+        3.0
     """
 
     variance: Float[Array, "..."] = positive(1.0)
@@ -44,11 +50,11 @@ class Linear(AbstractKernel):
         return jnp.dot(self._scaled(x), self._scaled(y))
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         return _products(self._scaled(X), None if X2 is None else self._scaled(X2))
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return jnp.sum(self._scaled(X) ** 2, axis=1)
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
@@ -61,11 +67,22 @@ class Linear(AbstractKernel):
 
 
 class Polynomial(AbstractKernel):
-    """k = (Σ_d σ_d² x_d y_d + c)^p: a random polynomial of `degree` p; `variance` is one number or one per dimension.
+    """Polynomial kernel, the covariance of a random polynomial.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> round(float(ig.kernels.Polynomial(degree=2, variance=1.0, offset=1.0)(jnp.ones(2), jnp.ones(2))), 6)
-    9.0
+        k(x, y) = (Σ_d σ_d² x_d y_d + c)^p
+
+    Args:
+        degree: p, a positive integer.
+        variance: σ², one number or one for each input dimension [D].
+        offset: c, which weighs the terms of lower degree.
+
+    Raises:
+        ValueError: if the degree is not a positive integer.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> round(float(ig.kernels.Polynomial(degree=2, variance=1.0, offset=1.0)(jnp.ones(2), jnp.ones(2))), 6)
+        9.0
     """
 
     degree: int = eqx.field(static=True, converter=as_whole)
@@ -84,15 +101,15 @@ class Polynomial(AbstractKernel):
         return (jnp.dot(self._scaled(x), self._scaled(y)) + self.offset) ** self.degree
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         return (_products(self._scaled(X), None if X2 is None else self._scaled(X2)) + self.offset) ** self.degree
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return (jnp.sum(self._scaled(X) ** 2, axis=1) + self.offset) ** self.degree
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        """The C(dim + degree, degree) monomials, with the roots of their multinomial coefficients."""
+        # the C(dim + degree, degree) monomials, each times the root of its multinomial coefficient
         terms = list(itertools.combinations_with_replacement(range(dim + 1), self.degree))
         counts = [math.prod(math.factorial(term.count(i)) for i in set(term)) for term in terms]
         roots = [math.sqrt(math.factorial(self.degree) / count) for count in counts]
@@ -113,19 +130,27 @@ class Polynomial(AbstractKernel):
 
 
 class ArcCosine(AbstractKernel):
-    """k = σ²/π |u|ⁿ |v|ⁿ Jₙ(θ): a layer of infinitely many units, θ the angle of u = (w^½ x, b^½), v = (w^½ y, b^½).
+    """Arc-cosine kernel, the covariance of a layer of infinitely many units max(0, a)ⁿ (Cho & Saul 2009).
 
-    The unit is max(0, a)ⁿ of order n = 0 (steps), 1 (ReLU) or 2; `weight_variance` w is one number or one per
-    dimension, `bias_variance` is b, and
+        k(x, y) = σ²/π |u|ⁿ |v|ⁿ Jₙ(θ),    u = (√w x, √b),    v = (√w y, √b),    θ the angle between u and v
+        J₀ = π − θ,    J₁ = sin θ + (π − θ) cos θ,    J₂ = 3 sin θ cos θ + (π − θ)(1 + 2 cos² θ)
 
-        J₀ = π − θ,    J₁ = sin θ + (π − θ) cos θ,    J₂ = 3 sin θ cos θ + (π − θ)(1 + 2 cos² θ).
+    The angle is computed from the squared distance s = 2 − 2 cos θ of the unit vectors, so it is exact where x = y.
 
-    The angle comes from the squared distance s = 2 − 2 cos θ of the unit vectors, so it is exact where x = y.
+    Args:
+        order: n, which is 0 (step functions), 1 (rectified linear units) or 2.
+        variance: σ².
+        weight_variance: w, the variances of the weights, one number or one for each input dimension [D].
+        bias_variance: b, the variance of the bias.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.ArcCosine(order=0, variance=2.0)
-    >>> float(k(jnp.ones(3), jnp.ones(3)))
-    2.0
+    Raises:
+        ValueError: if the order is not 0, 1 or 2.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.ArcCosine(order=0, variance=2.0)
+        >>> float(k(jnp.ones(3), jnp.ones(3)))
+        2.0
     """
 
     order: int = eqx.field(static=True, converter=as_whole)
@@ -158,7 +183,7 @@ class ArcCosine(AbstractKernel):
         return self.variance * a[0] * b[0] * self._angular(jnp.sum((u - v) ** 2))
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         U, a = self._polar(X)
         one = jnp.ones(U.shape[1], U.dtype)
         rough = self.order == 0
@@ -170,7 +195,7 @@ class ArcCosine(AbstractKernel):
         return self.variance * (a[:, None] * b[None, :]) * self._angular(s)
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         U = self._augmented(X)
         return self.variance * (1.0, 1.0, 3.0)[self.order] * jnp.sum(U * U, axis=1) ** self.order
 
@@ -187,8 +212,8 @@ class ArcCosine(AbstractKernel):
         return start_weights(self.weight_variance, float(self.bias_variance), x)
 
 
-# The angular functions of s = 2 − 2 cos θ. In c = cos θ, dJ₁/dc = J₀ and dJ₂/dc = 4 J₁, so their derivatives are
-# finite and right at s = 0; that of J₀ diverges there and is taken as 0.
+# The angular functions of s = 2 − 2 cos θ. With c = cos θ, dJ₁/dc = J₀ and dJ₂/dc = 4 J₁. Written this way, the
+# derivatives of J₁ and J₂ are finite and exact at s = 0. That of J₀ diverges there; we set it to 0.
 
 
 def arc_cosine_0(s: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -1,4 +1,4 @@
-"""The reduced-rank kernel of Laplacian eigenfunctions on a box (Solin & Särkkä 2020; Riutort-Mayol et al. 2022)."""
+"""Reduced-rank kernels from Laplacian eigenfunctions on a box (Solin & Särkkä 2020; Riutort-Mayol et al. 2022)."""
 
 import itertools
 import math
@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, symmetric
+from inducing.kernels.base import AbstractKernel, FeatureMap, as_points, symmetric
+from inducing.kernels.forms import Box, LaplacianBasis
 from inducing.kernels.stationary import AbstractStationary
 
 MOST = 5000
-Box = tuple[tuple[float, float], ...]
 
 
 def as_box(box: Any) -> Box:
-    """Pairs (low, high) of numbers, one for each dimension; one pair alone is one dimension.
+    """A box as pairs (low, high), one for each dimension; a single pair is a box of one dimension.
 
     >>> as_box((0, 1))
     ((0.0, 1.0),)
@@ -34,7 +34,7 @@ def as_box(box: Any) -> Box:
 
 
 def as_counts(num: Any, box: Box) -> tuple[int, ...]:
-    """The number of eigenfunctions in each dimension of the box."""
+    """The number of eigenfunctions in each dimension of the box; a single number applies to all dimensions."""
     try:
         counts = (operator.index(num),) * len(box) if np.ndim(num) == 0 else tuple(operator.index(n) for n in num)
     except TypeError:
@@ -52,7 +52,7 @@ def as_counts(num: Any, box: Box) -> tuple[int, ...]:
 
 
 def indices(num: tuple[int, ...]) -> np.ndarray:
-    """All combinations (j_1, …, j_D), j_d = 1 … num_d, the first running slowest: [J, D].
+    """All combinations (j_1, …, j_D) with j_d = 1, …, num_d, the first index varying slowest: [J, D].
 
     >>> indices((1, 2)).tolist()
     [[1, 1], [1, 2]]
@@ -61,7 +61,9 @@ def indices(num: tuple[int, ...]) -> np.ndarray:
 
 
 def eigenfunctions(box: Box, num: tuple[int, ...], X: Float[Array, "N D"]) -> Float[Array, "N J"]:
-    """φ_j(x) = Π_d (2/L_d)^½ sin(π j_d (x_d − low_d)/L_d), L_d = high_d − low_d: orthonormal, 0 on the box's faces.
+    """The eigenfunctions of the Laplacian that vanish on the faces of the box; they are orthonormal.
+
+        φ_j(x) = Π_d (2/L_d)^½ sin(π j_d (x_d − low_d)/L_d),    L_d = high_d − low_d
 
     >>> eigenfunctions(((0.0, 2.0),), (1,), jnp.ones((1, 1))).tolist()
     [[1.0]]
@@ -78,23 +80,35 @@ def eigenfunctions(box: Box, num: tuple[int, ...], X: Float[Array, "N D"]) -> Fl
 
 
 def frequencies(box: Box, num: tuple[int, ...], dtype: Any) -> Float[Array, "J D"]:
-    """π j_d/L_d, the roots of the eigenvalues in each dimension."""
+    """The frequencies ω_j = π (j_1/L_1, …, j_D/L_D), whose squared lengths are the eigenvalues of the Laplacian."""
     lengths = np.array([high - low for low, high in box])
     return jnp.asarray(math.pi * indices(num) / lengths[None, :], dtype)
 
 
 class HilbertSpace(AbstractKernel):
-    """k(x, y) = Σ_j S(√λ_j) φ_j(x) φ_j(y): a stationary kernel with spectral density S, cut off on a box.
+    """Hilbert-space approximation of a stationary kernel, a kernel of finite rank J.
 
-    φ_j and λ_j are the eigenfunctions and eigenvalues of the Laplacian that vanish on the box's faces, `num` in each
-    dimension (a number, or one for each). It tends to `kernel` inside a box that reaches well beyond the data (by a
-    lengthscale or more, with num growing accordingly). It is a kernel in its own right, of finite rank, and
-    `features.EigenLaplacian` is exact for it: the cost is O(N J²), whatever N, with a diagonal Kuu.
+        k(x, y) = Σ_j S(√λ_j) φ_j(x) φ_j(y)
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern52(lengthscale=0.5), box=(-3.0, 3.0), num=32)
-    >>> abs(float(k(jnp.zeros(1), jnp.ones(1)) - k.kernel(jnp.zeros(1), jnp.ones(1)))) < 1e-3
-    True
+    φ_j and λ_j are the eigenfunctions and eigenvalues of the Laplacian that vanish on the faces of a box, and S is the
+    spectral density of the stationary kernel. Inside the box, k approaches the stationary kernel if the box extends
+    beyond the data by at least a lengthscale and `num` is large enough. It is a valid kernel in any case, and
+    `features.EigenLaplacian` is exact for it, with a diagonal Kuu and a cost of O(N J²).
+
+    Args:
+        kernel: a stationary kernel with a spectral density.
+        box: pairs (low, high), one for each input dimension; a single pair is one dimension.
+        num: the number of eigenfunctions in each dimension, one number for all dimensions or one for each.
+
+    Raises:
+        TypeError: if the kernel is not stationary or has no spectral density.
+        ValueError: if the box is empty, or if `num` does not fit it or exceeds 5000 eigenfunctions in total.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern52(lengthscale=0.5), box=(-3.0, 3.0), num=32)
+        >>> abs(float(k(jnp.zeros(1), jnp.ones(1)) - k.kernel(jnp.zeros(1), jnp.ones(1)))) < 1e-3
+        True
     """
 
     kernel: AbstractStationary
@@ -112,14 +126,24 @@ class HilbertSpace(AbstractKernel):
                 f"HilbertSpace needs a stationary kernel with a spectral density, not {type(self.kernel).__name__}; "
                 "use SquaredExponential, Matern12, Matern32 or Matern52."
             )
-        jax.eval_shape(lambda: self.spectrum(self.kernel.variance.dtype))  # a kernel without spectral density says so
+        jax.eval_shape(lambda: self.spectrum(self.kernel.variance.dtype))  # raises if there is no spectral density
 
     @property
     def smoothness(self) -> int | float:
         return math.inf
 
+    def laplacian_basis(self) -> LaplacianBasis:
+        return LaplacianBasis(self.box, self.num, self.kernel.spectral_density, self.kernel.variance.dtype)
+
     def spectrum(self, dtype: Any) -> Float[Array, " J"]:
-        """S(√λ_j), the prior variances of the coefficients."""
+        """The prior variances S(√λ_j) of the coefficients of φ_j.
+
+        Args:
+            dtype: the floating-point type in which to compute.
+
+        Returns:
+            The variances [J].
+        """
         return self.kernel.spectral_density(frequencies(self.box, self.num, dtype))
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
@@ -129,12 +153,12 @@ class HilbertSpace(AbstractKernel):
         return eigenfunctions(self.box, self.num, X) * jnp.sqrt(self.spectrum(X.dtype))[None, :]
 
     def gram(self, X, X2=None):
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         A = self._scaled(X)
         return symmetric(A @ A.T) if X2 is None else A @ self._scaled(X2).T
 
     def diag(self, X):
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return jnp.sum(self._scaled(X) ** 2, axis=1)
 
     def amplitude(self) -> list[tuple[Array, float]]:

@@ -1,4 +1,4 @@
-"""Kernels that repeat: any stationary kernel on the circle, and a single cosine."""
+"""Periodic kernels: any stationary kernel on a circle, and a single cosine."""
 
 import math
 from typing import ClassVar
@@ -6,22 +6,32 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_inputs, check_size, symmetric
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points, check_size, symmetric
 from inducing.kernels.distance import centred
 from inducing.kernels.stationary import AbstractStationary, fourier_features, weighted_frequencies
 from inducing.parameters import positive
 
 
 class Periodic(AbstractKernel):
-    """k = σ² g(Σ_d (sin(π (x_d − y_d)/p_d)/ℓ_d)²) for the profile g, lengthscale and variance of a stationary base.
+    """Periodic version of a stationary kernel with profile g, lengthscale ℓ and variance σ².
 
-    This is the base kernel on the circle u(x) = ½ (cos 2πx/p, sin 2πx/p), so it is valid in any dimension. With a
-    squared exponential base it is σ² exp(−½ Σ_d (sin(π (x_d − y_d)/p)/ℓ_d)²).
+        k(x, y) = σ² g(Σ_d (sin(π (x_d − y_d)/p_d)/ℓ_d)²)
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Periodic(ig.kernels.SquaredExponential(lengthscale=0.5), period=2.0)
-    >>> round(float(k(jnp.zeros(1), jnp.full(1, 4.0))), 6)
-    1.0
+    This is the base kernel at the points ½ (cos 2πx/p, sin 2πx/p) of a circle, so it is valid in any dimension. With a
+    squared exponential base it is σ² exp(−½ Σ_d (sin(π (x_d − y_d)/p_d)/ℓ_d)²).
+
+    Args:
+        base: a stationary kernel.
+        period: p, one number or one for each input dimension [D].
+
+    Raises:
+        TypeError: if the base is not a stationary kernel.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.Periodic(ig.kernels.SquaredExponential(lengthscale=0.5), period=2.0)
+        >>> round(float(k(jnp.zeros(1), jnp.full(1, 4.0))), 6)
+        1.0
     """
 
     base: AbstractStationary
@@ -51,7 +61,7 @@ class Periodic(AbstractKernel):
         return self.base.variance * self.base.profile(s)
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         X, X2 = centred(X, X2)
         X, X2 = self._embed(X), None if X2 is None else self._embed(X2)
         return self.base.gram_at(X, X2, jnp.ones(X.shape[1], X.dtype))
@@ -68,11 +78,18 @@ class Periodic(AbstractKernel):
 
 
 class Cosine(AbstractKernel):
-    """k = σ² cos(2π Σ_d (x_d − y_d)/ℓ_d): one wave of random amplitude and phase (rank two).
+    """Cosine kernel, the covariance of a single wave of random amplitude and phase; it has rank two.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> round(float(ig.kernels.Cosine(lengthscale=2.0)(jnp.zeros(1), jnp.ones(1))), 6)
-    -1.0
+        k(x, y) = σ² cos(2π Σ_d (x_d − y_d)/ℓ_d)
+
+    Args:
+        lengthscale: ℓ, the wavelength, one number or one for each input dimension [D].
+        variance: σ².
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> round(float(ig.kernels.Cosine(lengthscale=2.0)(jnp.zeros(1), jnp.ones(1))), 6)
+        -1.0
     """
 
     lengthscale: Float[Array, "..."] = positive(1.0)
@@ -87,13 +104,13 @@ class Cosine(AbstractKernel):
         return self.variance * jnp.cos(self._phase(x - y))
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         X, X2 = centred(X, X2)
-        waves = self._waves(X)  # of their products every Gram matrix is positive, however large and rounded the phases
+        waves = self._waves(X)  # a product, so the Gram matrix is positive semi-definite even if phases are rounded
         return symmetric(waves @ waves.T) if X2 is None else waves @ self._waves(X2).T
 
     def diag(self, X: Points) -> Float[Array, " N"]:
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
     def _waves(self, X: Float[Array, "N D"]) -> Float[Array, "N 2"]:

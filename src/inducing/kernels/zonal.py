@@ -1,4 +1,4 @@
-"""Kernels of directions: functions of the angle between inputs, for features on the sphere."""
+"""Zonal kernels: functions of the angle between inputs, for features on the sphere."""
 
 import abc
 import math
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from inducing.kernels.base import AbstractKernel, FeatureMap, as_inputs, check_size
+from inducing.kernels.base import AbstractKernel, FeatureMap, as_points, check_size
 from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.kernels.dot_product import arc_cosine_0, arc_cosine_1, arc_cosine_2
 from inducing.kernels.stationary import AbstractStationary, fourier_features, weighted_frequencies
@@ -17,16 +17,22 @@ from inducing.parameters import as_whole, positive
 
 
 class AbstractZonal(AbstractKernel):
-    """k(x, y) = |wx|ⁿ |wy|ⁿ g(|x̂ − ŷ|²), x̂ = wx/|wx|: a function of the angle between scaled inputs, of degree n.
+    """A kernel that is a function of the angle between scaled inputs, homogeneous of degree n.
 
-    `scale` is w, one number or one for each column. Data of ℝᵈ are brought to the sphere in ℝᵈ⁺¹ by a constant last
-    column (`with_bias`), whose scale is the bias: far inputs then differ in direction the less the farther they are.
+        k(x, y) = |wx|ⁿ |wy|ⁿ g(|x̂ − ŷ|²),    x̂ = wx/|wx|
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.SphericalArcCosine(1)      # degree 1: k(2x, y) = 2 k(x, y)
-    >>> x, y = jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])
-    >>> float(k(2.0 * x, y) / k(x, y))
-    2.0
+    To use such a kernel for data in ℝᵈ, add a constant last column with `with_bias`, which maps the data to directions
+    in ℝᵈ⁺¹. The scale of that column is the bias. Inputs far from the origin then differ little in direction.
+
+    A zonal kernel of your own declares the field `scale` (w, one number or one for each column [D]) and implements
+    `degree`, `angular`, `smoothness` and `random_features`.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.SphericalArcCosine(1)      # degree 1: k(2x, y) = 2 k(x, y)
+        >>> x, y = jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])
+        >>> float(k(2.0 * x, y) / k(x, y))
+        2.0
     """
 
     scale: eqx.AbstractVar[Float[Array, "..."]]
@@ -34,14 +40,28 @@ class AbstractZonal(AbstractKernel):
     @property
     @abc.abstractmethod
     def degree(self) -> int:
-        """n: how draws grow along rays from the origin."""
+        """The degree n, with which draws grow along rays from the origin."""
 
     @abc.abstractmethod
     def angular(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
-        """g(s) at squared distances s = 2 − 2 cos θ of unit vectors."""
+        """The function g.
+
+        Args:
+            s: squared distances s = 2 − 2 cos θ of unit vectors, of any shape.
+
+        Returns:
+            g(s), elementwise.
+        """
 
     def polar(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, " N"]]:
-        """Unit vectors x̂ and |wx|ⁿ; the origin has no direction, x̂ = 0."""
+        """The directions and sizes of points.
+
+        Args:
+            X: points [N, D].
+
+        Returns:
+            Unit vectors x̂ [N, D], which are 0 at the origin, and |wx|ⁿ [N].
+        """
         check_size(self, "scale", self.scale, X.shape[1])
         U = X * jnp.broadcast_to(self.scale, X.shape)
         square = jnp.sum(U * U, axis=1)
@@ -54,7 +74,7 @@ class AbstractZonal(AbstractKernel):
         return a[0] * b[0] * self.angular(jnp.sum((u - v) ** 2))
 
     def gram(self, X, X2=None):
-        X, X2 = as_inputs(self, X, X2)
+        X, X2 = as_points(self, X, X2)
         U, a = self.polar(X)
         one = jnp.ones(U.shape[1], U.dtype)
         rough = self.smoothness < 1
@@ -66,20 +86,30 @@ class AbstractZonal(AbstractKernel):
         return (a[:, None] * b[None, :]) * self.angular(s)
 
     def diag(self, X):
-        X, _ = as_inputs(self, X)
+        X, _ = as_points(self, X)
         return self.polar(X)[1] ** 2 * self.angular(jnp.zeros((), X.dtype))
 
 
 class Spherical(AbstractZonal):
-    """k(x, y) = k'(x̂, ŷ): a stationary kernel (Matérn, squared exponential, …) of directions.
+    """Stationary kernel of directions.
 
-    The distance is that through the sphere, |x̂ − ŷ|, so the lengthscale is one number, and 2 is the far side.
+        k(x, y) = k'(x̂, ŷ),    x̂ = wx/|wx|
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.Spherical(ig.kernels.Matern32(lengthscale=0.5))
-    >>> x, y = jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])
-    >>> bool(jnp.allclose(k(2.0 * x, y), k(x, y)))      # only the direction counts
-    True
+    Distances |x̂ − ŷ| are straight lines through the sphere; opposite points are at distance 2.
+
+    Args:
+        kernel: k', a stationary kernel with a single lengthscale.
+        scale: w, one number or one for each column [D].
+
+    Raises:
+        TypeError: if the kernel is not stationary or has several lengthscales.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.Spherical(ig.kernels.Matern32(lengthscale=0.5))
+        >>> x, y = jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])
+        >>> bool(jnp.allclose(k(2.0 * x, y), k(x, y)))      # only directions matter
+        True
     """
 
     kernel: AbstractStationary
@@ -113,16 +143,27 @@ class Spherical(AbstractZonal):
 
 
 class SphericalArcCosine(AbstractZonal):
-    """k(x, y) = σ²/π |wx|ⁿ |wy|ⁿ Jₙ(θ): the `ArcCosine` kernel without its own bias, order n = 0, 1 or 2.
+    """Arc-cosine kernel of directions, without a bias of its own.
 
-    On inputs `with_bias` it is `ArcCosine` with weight variances `scale`², the last of which is the bias variance.
+        k(x, y) = σ²/π |wx|ⁿ |wy|ⁿ Jₙ(θ),    θ the angle between wx and wy
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.SphericalArcCosine(order=1, scale=[1.0, 2.0])
-    >>> same = ig.kernels.ArcCosine(order=1, bias_variance=4.0)
-    >>> X = jnp.array([[0.3], [-2.0]])
-    >>> bool(jnp.allclose(k.gram(ig.kernels.with_bias(X)), same.gram(X)))
-    True
+    For inputs `with_bias` it equals `ArcCosine` with weight variances w², the last of which is the bias variance.
+
+    Args:
+        order: n, which is 0, 1 or 2.
+        variance: σ².
+        scale: w, one number or one for each column [D].
+
+    Raises:
+        ValueError: if the order is not 0, 1 or 2.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.SphericalArcCosine(order=1, scale=[1.0, 2.0])
+        >>> same = ig.kernels.ArcCosine(order=1, bias_variance=4.0)
+        >>> X = jnp.array([[0.3], [-2.0]])
+        >>> bool(jnp.allclose(k.gram(ig.kernels.with_bias(X)), same.gram(X)))
+        True
     """
 
     order: int = eqx.field(static=True, converter=as_whole)
@@ -155,11 +196,18 @@ class SphericalArcCosine(AbstractZonal):
 
 
 def with_bias(X: Any) -> Float[Array, "N E"]:
-    """X [N, D] with a column of ones: data of ℝᴰ as directions in ℝᴰ⁺¹.
+    """Append a column of ones, which maps data in ℝᴰ to directions in ℝᴰ⁺¹.
 
-    >>> import jax.numpy as jnp
-    >>> with_bias(jnp.zeros((2, 1))).tolist()
-    [[0.0, 1.0], [0.0, 1.0]]
+    Args:
+        X: points [N, D].
+
+    Returns:
+        The points with a last column of ones [N, D + 1].
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.kernels.with_bias(jnp.zeros((2, 1))).tolist()
+        [[0.0, 1.0], [0.0, 1.0]]
     """
     X = jnp.asarray(X)
     return jnp.concatenate([X, jnp.ones((X.shape[0], 1), X.dtype)], axis=1)

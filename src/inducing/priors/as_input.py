@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing.kernels.base import AbstractKernel, AbstractPointKernel, Points, as_inputs
+from inducing._xla import in_blocks
+from inducing.kernels.base import AbstractKernel, AbstractPointKernel, Points, as_points
 from inducing.priors.base import AbstractPrior, dense_weights, mix_covariance
-from inducing.priors.latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, repeat
+from inducing.priors.latents import BLOCK_ENTRIES, inputs_of_latents, repeat
 from inducing.priors.matrix_valued import output_index, pick
 
 
@@ -200,7 +201,7 @@ class OutputKernel(AbstractPointKernel):
         check_rows(self.prior, X)
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        for rows in as_inputs(self, X, X2):
+        for rows in as_points(self, X, X2):
             if rows is not None:
                 check_rows(self.prior, rows)
         return super().gram(X, X2)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing._xla import in_blocks
 from inducing.features.quadrature_rules import gauss_legendre, gaussian_grid, tensor
 from inducing.kernels.base import AbstractKernel
 from inducing.kernels.stationary import SquaredExponential, fourier_features, weighted_frequencies
@@ -19,7 +20,7 @@ from inducing.parameters import REAL, Module, at_least_one, fixed, positive, rea
 from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
-from inducing.priors.latents import BLOCK_ENTRIES, grouped, in_blocks, repeat
+from inducing.priors.latents import BLOCK_ENTRIES, grouped, repeat
 
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}  # in each dimension, and how many widths they reach
 

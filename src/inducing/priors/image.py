@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing._xla import own_array
+from inducing._xla import in_blocks, own_array
 from inducing.data import some_rows
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import at_least_one, dtype_of, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
-from inducing.priors.latents import BLOCK_ENTRIES, in_blocks, inputs_of_latents, over_latents
+from inducing.priors.latents import BLOCK_ENTRIES, inputs_of_latents, over_latents
 
 
 class ImageConvolution(AbstractPrior):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from inducing.features.base import AbstractFeatures
+from inducing.features.base import AbstractFeatures, Parts
 from inducing.kernels.composite import Sum
 from inducing.linalg import same_rank
 
@@ -97,16 +97,6 @@ def apply_features(features, kernels: Sequence, g: Callable[[Array], Array], L: 
     return jnp.stack([f.apply(h, k) for f, h, k in zip(features, own, kernels, strict=True)])
 
 
-class Parts:
-    """A function that is a sum of functions, and knows them: a draw of a process with a sum of kernels."""
-
-    def __init__(self, parts: Sequence[Callable]):
-        self.parts = tuple(parts)
-
-    def __call__(self, X: Array) -> Array:
-        return sum(part(X) for part in self.parts[1:]) + self.parts[0](X)
-
-
 def mapped(g: Callable, fn: Callable) -> Callable:
     """x ↦ fn(g(x)) for a linear fn, part by part if g is a sum."""
     if isinstance(g, Parts):
@@ -120,15 +110,3 @@ def mean_of_sum(mean: Callable, kernels: Sequence) -> Callable:
     if terms == {1} or len(terms) > 1:
         return mean
     return Parts([mean] + [lambda X: 0.0 * mean(X)] * (terms.pop() - 1))
-
-
-def in_blocks(fn: Callable, X: Float[Array, "N D"], size: int) -> Float[Array, "N ..."]:
-    """fn of the rows of X, at most `size` of them at a time; the reverse pass recomputes a block."""
-    N = X.shape[0]
-    size = min(max(size, 1), N)
-    blocks = -(-N // size)
-    if blocks == 1:
-        return fn(X)
-    padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)], mode="edge").reshape(blocks, size, -1)
-    out = jax.lax.map(jax.checkpoint(fn), padded)
-    return out.reshape(blocks * size, *out.shape[2:])[:N]
