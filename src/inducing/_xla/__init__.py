@@ -1,4 +1,8 @@
-"""Everything that exists because of the compiler or the machine: programs, barriers, layouts, LAPACK, threads."""
+"""Everything that exists because of the compiler or the machine.
+
+Compiler options, barriers, layouts of matrix products, batches for LAPACK, and limits of threads. `jit` and
+`optimization_barrier` are called in this package only.
+"""
 
 from inducing._xla.arrays import own_array as own_array
 from inducing._xla.barriers import apart as apart

@@ -1,4 +1,4 @@
-"""Arrays that are made without compiling a program."""
+"""Arrays made without compiling a program."""
 
 from typing import Any
 
@@ -9,10 +9,20 @@ from jaxtyping import Array
 
 
 def own_array(value: Any, dtype: Any) -> Array:
-    """A JAX array, in memory of its own, of concrete values. `jnp.array` would compile a program for each new shape.
+    """Make a JAX array of concrete values, in memory of its own.
 
-    >>> own_array([1, 2], float).tolist()
-    [1.0, 2.0]
+    `jnp.array` would compile a program for each new shape.
+
+    Args:
+        value: an array or nested lists of numbers.
+        dtype: the type of the entries; float64 becomes float32 where JAX does not use 64 bits.
+
+    Returns:
+        The array. Later changes of `value` do not affect it.
+
+    Examples:
+        >>> own_array([1, 2], float).tolist()
+        [1.0, 2.0]
     """
     dtype = jax.dtypes.canonicalize_dtype(dtype)
-    return jnp.asarray(np.array(value, dtype), dtype)  # with its dtype said, JAX takes NumPy's array as it is
+    return jnp.asarray(np.array(value, dtype), dtype)  # with an explicit dtype JAX takes NumPy's array as it is

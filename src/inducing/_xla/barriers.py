@@ -1,21 +1,29 @@
-"""Barriers: what is behind one is computed once, not again in each loop that uses it."""
+"""Barriers: they make XLA compute an expression once instead of once in each loop that uses it."""
 
 import jax
 from jaxtyping import Array
 
 barrier = jax.lax.optimization_barrier
-"""The arrays of a pytree as they are; XLA fuses nothing across it."""
+"""Return the arrays of a pytree unchanged. XLA does not fuse operations across a barrier."""
 
 
 def apart(x: Array) -> Array:
-    """x, in memory that the loop which uses it does not write over.
+    """Return x in memory that the loop which uses it does not overwrite.
 
-    A loop over x that writes where x was is compiled without vector instructions (in XLA's older way of compiling
-    loops, it cannot tell that the two overlap exactly); with exponentials or logarithms that costs a factor of three.
-    A loop that reads x in another shape than it writes does not overwrite it.
+    XLA may let a loop over x write its result where x is stored. The older of its two ways to compile loops, which we
+    use, cannot tell that input and output overlap exactly, and so it compiles such a loop without vector instructions.
+    For exponentials and logarithms that costs a factor of three. A loop that reads x in another shape than it writes
+    does not overwrite x, hence the reshaping.
 
-    >>> import jax.numpy as jnp
-    >>> apart(jnp.zeros((1, 2))).tolist()
-    [[0.0, 0.0]]
+    Args:
+        x: an array of any shape.
+
+    Returns:
+        x.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> apart(jnp.zeros((1, 2))).tolist()
+        [[0.0, 0.0]]
     """
     return barrier(x.reshape(-1)).reshape(x.shape)

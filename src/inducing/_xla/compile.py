@@ -1,15 +1,7 @@
-"""How compiled code runs on this machine: settings that are worth a factor of two on CPUs, in one place.
+"""How we compile: one set of XLA options for everything that runs in a loop or on many data.
 
-jaxlib calls SciPy's OpenBLAS for Cholesky factorisations and triangular solves; its idle threads spin and starve
-XLA's own pool, so BLAS gets one thread while a `fit` or a prediction runs. And XLA's concurrency-optimised
-scheduler for CPUs slows chains of matrix products, so it is off in what we compile. So is the pass that removes
-`optimization_barrier` before loops are fused: what is behind a barrier is then computed once, not in each loop that
-uses it. (With it goes the one that compiles small loops in one piece, in which a barrier ends the process.) And loops
-are compiled in the older of XLA's two ways, which takes two thirds of the time to compile and runs
-as fast, except where a loop writes over its own input (`apart`). LLVM's first level of optimisation takes three
-quarters of the time that its default takes, for code that runs as fast: what takes long is in libraries; programs of
-small arrays that run once are not optimised, which takes a third of it (`once`). What the environment variable
-XLA_FLAGS names stays as it says; `INDUCING_RUNTIME=plain` leaves all as it is.
+The options are worth a factor of two on CPUs. An option that the environment variable `XLA_FLAGS` names keeps the
+value given there, and `INDUCING_RUNTIME=plain` switches all of them off.
 """
 
 import functools
@@ -21,45 +13,69 @@ import equinox as eqx
 import jax
 
 OPTIONS: dict[str, Any] = {
+    # Our programs are chains of matrix products. This scheduler runs independent operations at the same time, so that
+    # each product gets fewer threads, and the chain as a whole takes longer.
     "xla_cpu_enable_concurrency_optimized_scheduler": False,
+    # XLA can compile fused loops in two ways. The older one compiles in two thirds of the time, and its loops run as
+    # fast, except those that overwrite their own input; `inducing._xla.apart` prevents that.
     "xla_cpu_use_fusion_emitters": False,
+    # LLVM's first optimisation level compiles in three quarters of the time of its default level. The code runs as
+    # fast, because most of the time is spent in libraries for matrix products and factorisations.
     "xla_backend_optimization_level": 1,
+    # The first pass removes `optimization_barrier` before loops are fused. Without the barriers XLA computes an
+    # expression again in each loop that uses it. The second pass compiles small loops in one piece, and XLA crashes
+    # if it finds a barrier there.
     "xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting",
 }
 
+# A program that runs once, on small arrays, takes a third of the time to compile without any optimisation by LLVM.
+ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0}
+
 
 def tuned() -> bool:
+    """Whether we choose compiler options and thread limits: on CPUs, unless `INDUCING_RUNTIME=plain`."""
     return os.environ.get("INDUCING_RUNTIME", "") != "plain" and jax.default_backend() == "cpu"
 
 
 def jit(fn: Callable, once: bool = False) -> Callable:
-    """`equinox.filter_jit` with the compiler options above; for the outermost function only. `once` says that it runs
-    once or a few times, on small arrays.
+    """Compile a function as `equinox.filter_jit` does, with our compiler options.
 
-    >>> import jax.numpy as jnp
-    >>> float(jit(lambda x: 2 * x)(jnp.ones(())))
-    2.0
+    Args:
+        fn: the function. It must be the outermost one that is compiled, since options of inner ones are ignored.
+        once: whether it runs only once or a few times, on small arrays, so that compiling takes longer than running.
+
+    Returns:
+        The compiled function.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> float(jit(lambda x: 2 * x)(jnp.ones(())))
+        2.0
     """
     if not tuned():
         return eqx.filter_jit(fn)
     said = os.environ.get("XLA_FLAGS", "")
-    chosen = OPTIONS | {"xla_backend_optimization_level": 0} if once else OPTIONS
+    chosen = OPTIONS | ONCE if once else OPTIONS
     options: dict[str, Any] = {"compiler_options": {k: v for k, v in chosen.items() if k not in said}}
     return eqx.filter_jit(fn, **options)
 
 
 @functools.cache
 def compiled(fn: Callable, once: bool = False) -> Any:
-    """`jit(fn, once)`, one for all callers, made on first use: to choose the compiler's options wakes JAX's backend.
+    """Return `jit(fn, once)`, the same object for all callers.
 
-    >>> compiled(own_array) is compiled(own_array)
-    True
+    Reading the backend initialises JAX, so we defer it until the first call: modules decorate nothing with `jit`, but
+    call `compiled(fn)` where they need it.
+
+    Examples:
+        >>> compiled(abs) is compiled(abs)
+        True
     """
     return jit(fn, once)
 
 
 default_jit = eqx.filter_jit
-"""`equinox.filter_jit` with XLA's own options."""
+"""`equinox.filter_jit` with XLA's own options, for small programs that decorate a function when it is defined."""
 
 static_jit = functools.partial(jax.jit, static_argnums=1)
 """`jax.jit` of a function of an array and a static argument: eager calls compile it once, not at every call."""

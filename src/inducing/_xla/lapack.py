@@ -1,7 +1,7 @@
-"""Factorisations of batches of matrices, one after the other.
+"""Factorisations of batches of matrices, one piece after the other.
 
-jaxlib 0.10 spreads a batch over XLA's threads and waits for it on one of these threads: two batches side by side on two
-cores wait for each other for ever. So a batch is cut into pieces that LAPACK keeps in one thread.
+jaxlib 0.10 distributes a batch over XLA's threads and waits for it on one of them. On two cores, two batches at the
+same time can then wait for each other forever. We cut a batch into pieces so small that each stays in one thread.
 """
 
 import math
@@ -13,15 +13,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-SUBSTITUTED = 112  # rows up to which halving gains 10 µs at most, and takes a dozen more loops to compile
-ONE_THREAD = 199_999  # operations (about M³ for each matrix) up to which a call stays in the thread that it comes from
+SUBSTITUTED = 112  # up to so many rows, halving gains next to nothing and needs a dozen more loops to be compiled
+ONE_THREAD = 199_999  # up to so many operations (about M³ for each matrix), jaxlib stays in the calling thread
 
 
 def in_turn(fn: Callable[[Array], Any], operations: int = 1) -> Callable[[Array], Any]:
-    """fn of matrices [*n, M, M], `operations` times M³ each, in pieces, also under `vmap`. It has no derivatives.
+    """Let a function of batches of matrices work piece by piece, also under `vmap`.
 
-    >>> in_turn(jnp.linalg.cholesky)(jnp.ones((1000, 1, 1))).shape
-    (1000, 1, 1)
+    Args:
+        fn: a function of matrices [*n, M, M].
+        operations: how many operations it takes for each matrix, in units of M³.
+
+    Returns:
+        The function, which has no derivatives.
+
+    Examples:
+        >>> in_turn(jnp.linalg.cholesky)(jnp.ones((1000, 1, 1))).shape
+        (1000, 1, 1)
     """
 
     @jax.custom_batching.custom_vmap
@@ -52,33 +60,56 @@ _substituted = in_turn(_substitute)
 
 
 def cholesky(K: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """The lower Cholesky factor of K, of which the lower triangle is read; NaN where there is none. No derivatives.
+    """Compute the lower Cholesky factor of a matrix, without derivatives.
 
-    >>> cholesky(4.0 * jnp.eye(2)).tolist()
-    [[2.0, 0.0], [0.0, 2.0]]
+    Args:
+        K: a positive-definite matrix [M, M], of which the lower triangle is read.
+
+    Returns:
+        L [M, M] with K = L Lᵀ, NaN if K is not positive definite.
+
+    Examples:
+        >>> cholesky(4.0 * jnp.eye(2)).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
     """
     return _cholesky(K)
 
 
 def eigh(K: Float[Array, "M M"]) -> tuple[Float[Array, " M"], Float[Array, "M M"]]:
-    """Eigenvalues in ascending order and eigenvectors (columns) of a symmetric matrix. No derivatives.
+    """Compute the eigenvalues and eigenvectors of a symmetric matrix, without derivatives.
 
-    >>> eigh(jnp.diag(jnp.array([3.0, 2.0])))[0].tolist()
-    [2.0, 3.0]
+    Args:
+        K: a symmetric matrix [M, M].
+
+    Returns:
+        The eigenvalues [M] in ascending order, and the eigenvectors as columns [M, M].
+
+    Examples:
+        >>> eigh(jnp.diag(jnp.array([3.0, 2.0])))[0].tolist()
+        [2.0, 3.0]
     """
     return _eigh(K)
 
 
 @jax.custom_jvp
 def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """L⁻¹ of a lower-triangular L by halving, [[A, 0], [B, C]]⁻¹ = [[A⁻¹, 0], [−C⁻¹BA⁻¹, C⁻¹]]: mostly matrix products.
+    """Invert a lower-triangular matrix by halving, which is mostly matrix products.
 
-    What multiplies L⁻¹ is of the form L A, so that L⁻¹L must be near I. The product of two inverses loses cond(L) more
-    than substitution does: in float32 that is put right by one step, X ← X − (X A + C⁻¹B) A⁻¹.
+        [[A, 0], [B, C]]⁻¹ = [[A⁻¹, 0], [−C⁻¹BA⁻¹, C⁻¹]]
 
-    >>> L = jnp.array([[2.0, 0.0], [1.0, 4.0]])
-    >>> bool(jnp.allclose(triangular_inverse(L) @ L, jnp.eye(2)))
-    True
+    We multiply L⁻¹ by matrices of the form L A, so L⁻¹L must be close to I. The product of two inverses is less
+    accurate than substitution by a factor cond(L). In float32 one Newton step, X ← X − (X A + C⁻¹B) A⁻¹, corrects that.
+
+    Args:
+        L: a lower-triangular matrix [M, M].
+
+    Returns:
+        L⁻¹ [M, M].
+
+    Examples:
+        >>> L = jnp.array([[2.0, 0.0], [1.0, 4.0]])
+        >>> bool(jnp.allclose(triangular_inverse(L) @ L, jnp.eye(2)))
+        True
     """
     M = L.shape[-1]
     if M <= SUBSTITUTED:

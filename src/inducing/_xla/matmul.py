@@ -1,37 +1,39 @@
-"""Matrix products that know the structure of their left factor, and whose reverse pass is laid out as fast as they are.
+"""Matrix products that use the structure of their left factor and have a fast reverse pass.
 
-JAX transposes B in A @ B into (c̄ᵀ A)ᵀ: a product over leading axes, which runs slower on CPUs, and a transposed copy of
-a wide array. `product` has the transpose Aᵀ c̄ with the small A laid out anew. If c̄ is small too, the product over
-leading axes is the faster one: XLA runs small products of the other kind on one core. Triangular and symmetric matrices
-are multiplied block by block, which leaves out up to three eighths of the work.
+For the cotangent of B in A @ B, JAX computes (c̄ᵀ A)ᵀ. That is a product over leading axes, which is slow on CPUs, and
+it needs a transposed copy of a wide array. `product` computes Aᵀ c̄ instead and transposes the small matrix A. If c̄ is
+small too, the product over leading axes is the faster one, because XLA runs small products of the other kind on one
+core. Triangular and symmetric matrices are multiplied block by block, which saves up to three eighths of the work.
 """
 
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-BLOCK = 128
+from inducing._xla.barriers import barrier
+
+BLOCK = 128  # rows of a block: a smaller product does not use the cores well
 Form = Literal["full", "lower", "upper", "symmetric"]
-"""What the left factor is; "symmetric" says that its cotangent is symmetric, so that half of that is computed."""
+"""The structure of the left factor. For "symmetric" its cotangent is symmetric too, and half of that is computed."""
 
 _TRANSPOSED: dict[Form, Form] = {"full": "full", "lower": "upper", "upper": "lower", "symmetric": "full"}
 
 
 def _blocks(M: int, smallest: int) -> list[tuple[int, int]]:
-    """Two to four ranges of rows: more would leave out little more, and take longer to compile."""
+    """Two to four ranges of rows: more of them would save little more work and take longer to compile."""
     size = max(smallest, -(-M // 4))
     return [(s, min(s + size, M)) for s in range(0, M, size)]
 
 
 def splits(M: int) -> bool:
-    """Whether matrices of M rows are multiplied block by block.
+    """Tell whether matrices with M rows are multiplied block by block.
 
-    >>> splits(100), splits(1000)
-    (False, True)
+    Examples:
+        >>> splits(100), splits(1000)
+        (False, True)
     """
     return M >= 2 * BLOCK
 
@@ -50,10 +52,13 @@ def _matmul(A: Array, B: Array, *, form: Form) -> Array:
 
 
 def times_transpose(A: Float[Array, "*L m n"], B: Float[Array, "*L p n"]) -> Float[Array, "*L m p"]:
-    """A Bᵀ, without a transposed copy of B: XLA makes one of A @ Bᵀ in batches of one, and where A is a row.
+    """Compute A Bᵀ without a transposed copy of B.
 
-    >>> times_transpose(jnp.ones((2, 3)), jnp.ones((4, 3))).shape
-    (2, 4)
+    For A @ Bᵀ, XLA makes such a copy in batches of one, and where A is a single row.
+
+    Examples:
+        >>> times_transpose(jnp.ones((2, 3)), jnp.ones((4, 3))).shape
+        (2, 4)
     """
     if A.shape[-2] == 1:
         return _transpose(B @ _transpose(A))
@@ -61,10 +66,13 @@ def times_transpose(A: Float[Array, "*L m n"], B: Float[Array, "*L p n"]) -> Flo
 
 
 def symmetric_product(A: Float[Array, "*L JM n"], B: Float[Array, "*L M n"]) -> Float[Array, "*L JM M"]:
-    """A_j Bᵀ for J matrices A_j on top of each other, where each is symmetric: blocks up to the diagonal, mirrored.
+    """Compute A_j Bᵀ for J matrices A_j, one below the other, where each product is known to be symmetric.
 
-    >>> symmetric_product(jnp.ones((2, 3)), jnp.ones((2, 3))).tolist()
-    [[3.0, 3.0], [3.0, 3.0]]
+    Only the blocks up to the diagonal are computed; the others are their mirror images.
+
+    Examples:
+        >>> symmetric_product(jnp.ones((2, 3)), jnp.ones((2, 3))).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
     """
     *L, M, n = B.shape
     J = A.shape[-2] // M
@@ -77,7 +85,7 @@ def symmetric_product(A: Float[Array, "*L JM n"], B: Float[Array, "*L M n"]) -> 
 
 
 def _mirrored(rows: list[Array]) -> Array:
-    """A symmetric matrix, given its rows up to and with the blocks on the diagonal."""
+    """A symmetric matrix from the blocks of its rows up to and including the diagonal."""
     whole, start = [], 0
     for i, row in enumerate(rows):
         end = row.shape[-1]
@@ -88,10 +96,11 @@ def _mirrored(rows: list[Array]) -> Array:
 
 
 def lower_gram(R: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
-    """R Rᵀ for a lower-triangular R.
+    """Compute R Rᵀ for a lower-triangular R.
 
-    >>> lower_gram(jnp.array([[2.0, 0.0], [1.0, 1.0]])).tolist()
-    [[4.0, 2.0], [2.0, 2.0]]
+    Examples:
+        >>> lower_gram(jnp.array([[2.0, 0.0], [1.0, 1.0]])).tolist()
+        [[4.0, 2.0], [2.0, 2.0]]
     """
     M = R.shape[-1]
     if not splits(M):
@@ -100,10 +109,13 @@ def lower_gram(R: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
 
 
 def lower_times_transpose(A: Float[Array, "*L M M"], B: Float[Array, "*L p M"]) -> Float[Array, "*L M p"]:
-    """A Bᵀ for a lower-triangular A; its reverse pass computes blocks up to the diagonal of A's gradient.
+    """Compute A Bᵀ for a lower-triangular A.
 
-    >>> lower_times_transpose(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.ones((1, 2))).tolist()
-    [[2.0], [2.0]]
+    The reverse pass computes only the blocks of A's gradient up to the diagonal.
+
+    Examples:
+        >>> lower_times_transpose(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.ones((1, 2))).tolist()
+        [[2.0], [2.0]]
     """
     return jnp.concatenate(
         [times_transpose(A[..., s:e, :e], B[..., :e]) for s, e in _blocks(A.shape[-1], BLOCK)], axis=-2
@@ -111,10 +123,13 @@ def lower_times_transpose(A: Float[Array, "*L M M"], B: Float[Array, "*L p M"]) 
 
 
 def lower_transpose_times(A: Float[Array, "*K M M"], B: Float[Array, "*L M n"]) -> Float[Array, "*L M n"]:
-    """Aᵀ B for a lower-triangular A; its reverse pass computes blocks up to the diagonal of A's gradient.
+    """Compute Aᵀ B for a lower-triangular A.
 
-    >>> lower_transpose_times(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.ones((2, 1))).tolist()
-    [[3.0], [1.0]]
+    The reverse pass computes only the blocks of A's gradient up to the diagonal.
+
+    Examples:
+        >>> lower_transpose_times(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.ones((2, 1))).tolist()
+        [[3.0], [1.0]]
     """
     M = A.shape[-1]
     A = jnp.broadcast_to(A, (*B.shape[:-2], M, M))
@@ -127,9 +142,9 @@ def lower_transpose_times(A: Float[Array, "*K M M"], B: Float[Array, "*L M n"]) 
 
 def _pull_back(c: Array, A: Array, form: Form) -> Array:
     """Aᵀ c, for the cotangent c of a product A @ B."""
-    if not splits(max(*A.shape[-2:], c.shape[-1])):  # a product over leading axes, which XLA splits between cores
+    if not splits(max(*A.shape[-2:], c.shape[-1])):  # small: XLA splits a product over leading axes between cores
         return jnp.einsum("...km,...kn->...mn", A, c)
-    return product(jax.lax.optimization_barrier(_transpose(A)), c, _TRANSPOSED[form])
+    return product(barrier(_transpose(A)), c, _TRANSPOSED[form])  # without the barrier, XLA undoes the transposition
 
 
 _product = Primitive("product")
@@ -156,20 +171,30 @@ batching.primitive_batchers[_product] = _batched
 
 
 def product(A: Float[Array, "*L m k"], B: Float[Array, "*L k n"], form: Form = "full") -> Float[Array, "*L m n"]:
-    """A @ B, for a small A and a wide B, or a batch of such.
+    """Compute A @ B for a small A and a wide B, or batches of them.
 
-    >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
-    (2, 4)
+    Args:
+        A: the small factor [*L, m, k].
+        B: the wide factor [*L, k, n].
+        form: the structure of A, or of its cotangent.
+
+    Returns:
+        A B [*L, m, n].
+
+    Examples:
+        >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
+        (2, 4)
     """
-    dtype = jnp.result_type(A, B)  # what binds a primitive promotes nothing
+    dtype = jnp.result_type(A, B)  # a primitive does not promote types itself
     return _product.bind(A.astype(dtype), B.astype(dtype), form=form)
 
 
 def products(A: Float[Array, "L m k"], B: Float[Array, "K k n"], form: Form = "full") -> Float[Array, "L m n"]:
-    """A_l B_l for each latent l: a single product if all share B (K = 1).
+    """Compute A_l B_l for each latent l, as a single product if all latents share B (K = 1).
 
-    >>> products(jnp.ones((3, 2, 2)), jnp.ones((1, 2, 5))).shape
-    (3, 2, 5)
+    Examples:
+        >>> products(jnp.ones((3, 2, 2)), jnp.ones((1, 2, 5))).shape
+        (3, 2, 5)
     """
     L, m, k = A.shape
     if L == B.shape[0] == 1:

@@ -1,7 +1,7 @@
 """Structured positive-definite matrices.
 
-Every class has a square, invertible root R with K = R Rᵀ that is smooth in the entries of K; whitening is
-w = R⁻¹ v. `Dense` is the only place in the library where jitter is added.
+Every matrix K has a square, invertible root R with K = R Rᵀ that depends smoothly on the entries of K. Whitening is
+w = R⁻¹ v. `Dense` is the only place in the library that adds jitter.
 """
 
 from inducing.linalg.base import AbstractCovariance as AbstractCovariance

@@ -1,4 +1,4 @@
-"""What a covariance matrix can do: products and solves with K and with a root of K."""
+"""The interface of covariance matrices: products and solves with K and with a root of K."""
 
 import abc
 
@@ -10,76 +10,96 @@ from inducing.parameters import Module
 
 
 class AbstractCovariance(Module):
-    """A positive-definite matrix K [M, M] = R Rᵀ. The verbs take and give matrices [M, n].
+    """A positive-definite matrix with a root.
 
-    `relative_jitter` is what was added to the diagonal, relative to it (0 where nothing was).
+        K = R Rᵀ
 
-    >>> import inducing as ig
-    >>> K = ig.features.Fourier(0.0, 1.0, 2).Kuu(ig.kernels.Matern32(), 0.0)
-    >>> type(K).__name__, bool(jnp.allclose(K.root_matmul(K.root_matmul_transpose(jnp.eye(5))), K.dense()))
-    ('DiagonalPlusLowRank', True)
+    K and R are [M, M]; products and solves take and return matrices [M, n]. A subclass stores what it needs to compute
+    them. Its fields may have a leading axis [K, …], for one matrix for each latent; `batched` then applies a method.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> K = ig.features.Fourier(0.0, 1.0, 2).Kuu(ig.kernels.Matern32(), 0.0)
+        >>> R = K.root_matmul(jnp.eye(5))
+        >>> type(K).__name__, bool(jnp.allclose(R @ R.T, K.dense()))
+        ('DiagonalPlusLowRank', True)
     """
 
     @property
     @abc.abstractmethod
     def relative_jitter(self) -> Float[Array, "..."]:
-        """How much was added to the diagonal."""
+        """What was added to the diagonal, relative to it; 0 if nothing was."""
 
     @abc.abstractmethod
     def matmul(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """K B."""
+        """Compute K B."""
 
     @abc.abstractmethod
     def solve(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """K⁻¹ B."""
+        """Compute K⁻¹ B."""
 
     @abc.abstractmethod
     def root_matmul(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """R B."""
-
-    @abc.abstractmethod
-    def root_matmul_transpose(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """Rᵀ B."""
+        """Compute R B."""
 
     @abc.abstractmethod
     def root_solve(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """R⁻¹ B."""
+        """Compute R⁻¹ B."""
 
     @abc.abstractmethod
     def root_solve_transpose(self, B: Float[Array, "M n"]) -> Float[Array, "M n"]:
-        """R⁻ᵀ B."""
+        """Compute R⁻ᵀ B."""
 
     @abc.abstractmethod
     def logdet(self) -> Float[Array, ""]:
-        """log |K|."""
+        """Compute log |K|."""
 
     @abc.abstractmethod
     def diagonal(self) -> Float[Array, " M"]:
-        """The diagonal of K."""
+        """Return the diagonal of K."""
 
     @abc.abstractmethod
     def dense(self) -> Float[Array, "M M"]:
-        """K as an array."""
+        """Return K as an array."""
 
 
 def diagonal_of(A: Float[Array, "*L M M"]) -> Float[Array, "*L M"]:
-    """The diagonals of matrices.
+    """Return the diagonals of matrices.
 
-    Every (M+1)-th entry, so that the reverse pass spreads them out again; that of `jnp.diagonal` is a loop that adds
-    one number at a time.
+    Args:
+        A: square matrices [*L, M, M].
 
-    >>> diagonal_of(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [1.0, 4.0]
+    Returns:
+        Their diagonals [*L, M].
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> diagonal_of(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [1.0, 4.0]
     """
+    # The reverse pass of a strided slice is a padded copy. That of `jnp.diagonal` is a loop that adds single numbers.
     M = A.shape[-1]
     return jax.lax.slice_in_dim(A.reshape(*A.shape[:-2], M * M), 0, M * M, M + 1, axis=-1)
 
 
 def batched(verb: str, covariance: AbstractCovariance, *args: Array) -> Array:
-    """A verb of covariances that are stacked along a leading axis [K, …], for arguments [K, …] or shared.
+    """Apply a method of `AbstractCovariance` to matrices that are stacked along a leading axis.
 
-    >>> stack = jax.vmap(Diagonal)(jnp.array([[1.0, 4.0], [9.0, 16.0]]))
-    >>> batched("logdet", stack).shape
-    (2,)
+    Args:
+        verb: the name of the method, such as "solve".
+        covariance: covariance matrices with a leading axis [K, …] of all arrays.
+        args: its arguments [K, …].
+
+    Returns:
+        The results [K, …].
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from inducing.linalg import Diagonal
+        >>> stack = jax.vmap(Diagonal)(jnp.array([[1.0, 4.0], [9.0, 16.0]]))
+        >>> batched("logdet", stack).shape
+        (2,)
     """
+    # The method is given by name because all structures have the same methods: `batched("solve", K, B)` is
+    # `K.solve(B)` for each latent, whatever the structure of K. This is no question about the class of K.
     return eqx.filter_vmap(lambda c, *a: getattr(c, verb)(*a))(covariance, *args)

@@ -1,4 +1,4 @@
-"""Dense matrices and their Cholesky factors: the only place where jitter is added."""
+"""Dense matrices and their Cholesky factors, the only place where jitter is added."""
 
 from functools import partial
 
@@ -14,27 +14,44 @@ from inducing.linalg.base import AbstractCovariance, diagonal_of
 
 
 def default_jitter(dtype) -> float:
-    """The relative jitter that keeps a Gram matrix of some thousand points factorisable in `dtype`.
+    """Return the relative jitter with which a Gram matrix of a few thousand points can be factorised.
 
-    >>> default_jitter(jnp.float64)
-    1e-08
+    Args:
+        dtype: the type of the matrix, which decides about its rounding errors.
+
+    Returns:
+        The jitter, relative to the diagonal.
+
+    Examples:
+        >>> default_jitter(jnp.float64)
+        1e-08
     """
     return 1e-8 if jnp.finfo(dtype).bits == 64 else 1e-5
 
 
 def root_derivative(inverse_root: Float[Array, "*L M M"], dK: Float[Array, "*L M M"]) -> Float[Array, "*L M M"]:
-    """P = Φ(L⁻¹ dK L⁻ᵀ): where K = L Lᵀ moves by dK, its root moves by dL = L P, and dL⁻¹ = −P L⁻¹.
+    """Compute the derivative of a Cholesky factor.
 
-    Φ takes the lower triangle with half the diagonal; dK is symmetric, so that L⁻¹ dK L⁻ᵀ = L⁻¹ (L⁻¹ dK)ᵀ.
+        P = Φ(L⁻¹ dK L⁻ᵀ),    dL = L P,    dL⁻¹ = −P L⁻¹
 
-    >>> root_derivative(jnp.eye(2), jnp.ones((2, 2))).tolist()
-    [[0.5, 0.0], [1.0, 0.5]]
+    L is the root of K = L Lᵀ, and Φ takes the lower triangle with half the diagonal.
+
+    Args:
+        inverse_root: L⁻¹ [*L, M, M].
+        dK: the derivative of K [*L, M, M], a symmetric matrix.
+
+    Returns:
+        P [*L, M, M].
+
+    Examples:
+        >>> root_derivative(jnp.eye(2), jnp.ones((2, 2))).tolist()
+        [[0.5, 0.0], [1.0, 0.5]]
     """
     M = dK.shape[-1]
     half = jnp.asarray(np.tril(np.ones((M, M))) - 0.5 * np.eye(M), dK.dtype)
-    if splits(M):  # in the order whose reverse pass knows that L⁻¹ is triangular
+    if splits(M):  # this order lets the reverse pass use that L⁻¹ is triangular
         whitened = product(inverse_root, times_transpose(dK, inverse_root), "lower")
-    else:
+    else:  # dK is symmetric, so that L⁻¹ dK L⁻ᵀ = L⁻¹ (L⁻¹ dK)ᵀ
         whitened = times_transpose(inverse_root, inverse_root @ dK)
     return whitened * jnp.broadcast_to(half, dK.shape)
 
@@ -47,13 +64,13 @@ def _shift(K: Array, jitter: float, more: Array | None = None) -> Array:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-@static_jit  # or else the loop is compiled anew at every call outside of jit
+@static_jit  # otherwise each call outside of jit would compile the loop again
 def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
     """The Cholesky factor L of `_shift`(K, jitter, more), its inverse, and the `more` that was needed.
 
-    The factorisation's own rounding errors are relative to each K_ii, so that `jitter` is too: features of any units
-    stand beside each other. What is wrong with K itself may be of the size of its largest entries: if the
-    factorisation fails (a failure is NaN), `more` grows tenfold until it succeeds.
+    The rounding errors of the factorisation are relative to each K_ii, and so is `jitter`: features with different
+    units can occur in one matrix. Errors of K itself may be as large as those of its largest entries. Where the
+    factorisation fails, which gives NaN, `more` grows tenfold until it succeeds.
     """
     smallest = max(jitter, float(jnp.finfo(K.dtype).eps))
 
@@ -62,7 +79,7 @@ def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
         return jnp.isnan(L[-1, -1]) & (more < 1.0)
 
     def escalate(state):
-        # Without the barrier XLA computes ahead of the loop, which hardly ever runs, what is the same in every turn.
+        # The loop hardly ever runs. Without the barrier, XLA would move what does not change in it to before the loop.
         more, own = barrier((jnp.maximum(10.0 * state[0], smallest), K))
         return more, cholesky(_shift(own, jitter, more))
 
@@ -73,7 +90,7 @@ def _factor(K: Array, jitter: float) -> tuple[Array, Array, Array]:
 
 @_factor.defjvp
 def _factor_jvp(jitter, primals, tangents):
-    # products only, and their transposes in reverse mode
+    # Only matrix products, so that the reverse pass consists of matrix products too.
     (K,), (dK,) = primals, tangents
     L, Linv, more = _factor(K, jitter)
     P = root_derivative(Linv, _shift(dK, jitter, more))
@@ -81,15 +98,20 @@ def _factor_jvp(jitter, primals, tangents):
 
 
 class Dense(AbstractCovariance):
-    """Any positive-definite matrix; R is its Cholesky factor, kept with its explicit inverse.
+    """A dense positive-definite matrix, with its Cholesky factor R.
 
-    The inverse makes every solve a matrix product, which on a CPU is several times faster than triangular
-    substitution. `jitter` is relative to each entry of the diagonal. Where K is not numerically positive definite,
-    more is added, relative to the mean of the diagonal; `jitter` then is the sum of the two.
+    The inverse of R is stored as well. It makes every solve a matrix product, which on a CPU is several times faster
+    than triangular substitution. If the matrix is not positive definite numerically, a multiple of the mean of its
+    diagonal is added to the diagonal; the field `jitter` is then the sum of both.
 
-    >>> K = Dense(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
-    >>> bool(jnp.allclose(K.solve(jnp.eye(2)), jnp.linalg.inv(K.dense())))
-    True
+    Args:
+        matrix: K [M, M].
+        jitter: what to add to the diagonal, relative to each of its entries.
+
+    Examples:
+        >>> K = Dense(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+        >>> bool(jnp.allclose(K.solve(jnp.eye(2)), jnp.linalg.inv(K.dense())))
+        True
     """
 
     matrix: Float[Array, "M M"]
@@ -114,9 +136,6 @@ class Dense(AbstractCovariance):
 
     def root_matmul(self, B):
         return self.root @ B
-
-    def root_matmul_transpose(self, B):
-        return self.root.T @ B
 
     def root_solve(self, B):
         return self.inverse_root @ B

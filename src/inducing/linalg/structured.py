@@ -1,4 +1,4 @@
-"""Matrices with structure: diagonal, diagonal plus low rank, Kronecker products and blocks."""
+"""Structured matrices: diagonal, diagonal plus low rank, Kronecker products and blocks."""
 
 import abc
 import math
@@ -17,10 +17,14 @@ from inducing.linalg.base import AbstractCovariance, diagonal_of
 
 
 class Diagonal(AbstractCovariance):
-    """A diagonal matrix: every verb in O(M).
+    """A diagonal matrix. Every operation on a vector takes O(M).
 
-    >>> Diagonal(jnp.array([4.0, 9.0])).root_solve(jnp.ones((2, 1)))[:, 0].tolist()
-    [0.5, 0.3333333333333333]
+    Args:
+        entries: the diagonal [M], positive.
+
+    Examples:
+        >>> Diagonal(jnp.array([4.0, 9.0])).root_solve(jnp.ones((2, 1)))[:, 0].tolist()
+        [0.5, 0.3333333333333333]
     """
 
     entries: Float[Array, " M"]
@@ -37,9 +41,6 @@ class Diagonal(AbstractCovariance):
 
     def root_matmul(self, B):
         return jnp.sqrt(self.entries)[:, None] * B
-
-    def root_matmul_transpose(self, B):
-        return self.root_matmul(B)
 
     def root_solve(self, B):
         return B / jnp.sqrt(self.entries)[:, None]
@@ -58,17 +59,22 @@ class Diagonal(AbstractCovariance):
 
 
 class DiagonalPlusLowRank(AbstractCovariance):
-    """K = diag(d) + V Vᵀ with V [M, p], p ≪ M: every verb in O(M p).
+    """A diagonal matrix plus a matrix of low rank.
 
-    The root is square and smooth in d and V:
-
+        K = diag(d) + V Vᵀ
         R = D^½ (I + A X Aᵀ),   A = D^−½ V,   X = C⁻ᵀ (T − I) C⁻¹,   C = chol(AᵀA),   T = chol(I + CᵀC)
 
-    so that V needs full column rank.
+    Every operation on a vector takes O(M p). The root R is square and depends smoothly on d and V, which needs full
+    column rank.
 
-    >>> K = DiagonalPlusLowRank(jnp.array([1.0, 2.0, 3.0]), jnp.ones((3, 1)))
-    >>> bool(jnp.allclose(K.solve(K.dense()), jnp.eye(3)))
-    True
+    Args:
+        entries: d [M], positive.
+        factor: V [M, p] with p ≪ M.
+
+    Examples:
+        >>> K = DiagonalPlusLowRank(jnp.array([1.0, 2.0, 3.0]), jnp.ones((3, 1)))
+        >>> bool(jnp.allclose(K.solve(K.dense()), jnp.eye(3)))
+        True
     """
 
     entries: Float[Array, " M"]
@@ -86,11 +92,15 @@ class DiagonalPlusLowRank(AbstractCovariance):
         self.T = jnp.linalg.cholesky(eye + self.C.T @ self.C)
 
     def padded(self, p: int) -> "DiagonalPlusLowRank":
-        """The same matrix and root with V [..., M, p]: columns of zeros are added, on which C and T are the identity.
+        """Return the same matrix and root with zeros as further columns of V, for which C and T are the identity.
 
-        >>> K = DiagonalPlusLowRank(jnp.array([1.0, 2.0, 3.0]), jnp.ones((3, 1)))
-        >>> bool(jnp.allclose(K.padded(2).root_matmul(jnp.eye(3)), K.root_matmul(jnp.eye(3))))
-        True
+        Args:
+            p: the number of columns of V afterwards.
+
+        Examples:
+            >>> K = DiagonalPlusLowRank(jnp.array([1.0, 2.0, 3.0]), jnp.ones((3, 1)))
+            >>> bool(jnp.allclose(K.padded(2).root_matmul(jnp.eye(3)), K.root_matmul(jnp.eye(3))))
+            True
         """
         more = p - self.factor.shape[-1]
         wide = [(0, 0)] * (self.factor.ndim - 1) + [(0, more)]
@@ -114,7 +124,7 @@ class DiagonalPlusLowRank(AbstractCovariance):
         return self.T - jnp.eye(self.T.shape[0], dtype=self.T.dtype)
 
     def _X_inverse(self) -> Array:
-        """The same for (I + A X Aᵀ)⁻¹: T⁻¹ − I."""
+        """T⁻¹ − I, which takes the place of T − I in (I + A X Aᵀ)⁻¹."""
         eye = jnp.eye(self.T.shape[0], dtype=self.T.dtype)
         return triangular_inverse(self.T) - eye
 
@@ -126,9 +136,6 @@ class DiagonalPlusLowRank(AbstractCovariance):
 
     def root_matmul(self, B):
         return jnp.sqrt(self.entries)[:, None] * self._inner(self._X(), B)
-
-    def root_matmul_transpose(self, B):
-        return self._inner(self._X().T, jnp.sqrt(self.entries)[:, None] * B)
 
     def root_solve(self, B):
         return self._inner(self._X_inverse(), B / jnp.sqrt(self.entries)[:, None])
@@ -147,13 +154,13 @@ class DiagonalPlusLowRank(AbstractCovariance):
 
 
 class _AbstractComposite(AbstractCovariance):
-    """A matrix made of smaller ones, its `parts`, so that each verb is that verb of the parts."""
+    """A matrix made of smaller ones, its `parts`, such that each operation is that operation on the parts."""
 
     parts: eqx.AbstractVar[tuple[AbstractCovariance, ...]]
 
     @abc.abstractmethod
     def _each(self, verb: str, B: Array) -> Array:
-        """The verb of this matrix, by that of its parts."""
+        """Apply an operation, given by the name of its method, through that of the parts."""
 
     def _sizes(self) -> list[int]:
         return [jax.eval_shape(part.diagonal).shape[0] for part in self.parts]
@@ -171,9 +178,6 @@ class _AbstractComposite(AbstractCovariance):
     def root_matmul(self, B):
         return self._each("root_matmul", B)
 
-    def root_matmul_transpose(self, B):
-        return self._each("root_matmul_transpose", B)
-
     def root_solve(self, B):
         return self._each("root_solve", B)
 
@@ -182,11 +186,19 @@ class _AbstractComposite(AbstractCovariance):
 
 
 class Kronecker(_AbstractComposite):
-    """K = K₁ ⊗ K₂ ⊗ …, the first part's index running slowest; R is the Kronecker product of the roots.
+    """A Kronecker product of matrices.
 
-    >>> K = Kronecker((Diagonal(jnp.array([1.0, 2.0])), Diagonal(jnp.array([3.0, 5.0]))))
-    >>> K.diagonal().tolist()
-    [3.0, 5.0, 6.0, 10.0]
+        K = K₁ ⊗ K₂ ⊗ …,    R = R₁ ⊗ R₂ ⊗ …
+
+    The index of the first part runs slowest.
+
+    Args:
+        parts: the matrices K₁, K₂, ….
+
+    Examples:
+        >>> K = Kronecker((Diagonal(jnp.array([1.0, 2.0])), Diagonal(jnp.array([3.0, 5.0]))))
+        >>> K.diagonal().tolist()
+        [3.0, 5.0, 6.0, 10.0]
     """
 
     parts: tuple[AbstractCovariance, ...]
@@ -213,11 +225,18 @@ class Kronecker(_AbstractComposite):
 
 
 class BlockDiagonal(_AbstractComposite):
-    """K = blockdiag(K₁, K₂, …): independent blocks of any kinds and sizes along the diagonal.
+    """A block-diagonal matrix.
 
-    >>> K = BlockDiagonal((Diagonal(jnp.array([1.0, 2.0])), Dense(jnp.array([[4.0]]))))
-    >>> K.diagonal().tolist()
-    [1.0, 2.0, 4.0]
+        K = blockdiag(K₁, K₂, …),    R = blockdiag(R₁, R₂, …)
+
+    Args:
+        parts: the blocks K₁, K₂, …, of any structures and sizes.
+
+    Examples:
+        >>> from inducing.linalg import Dense
+        >>> K = BlockDiagonal((Diagonal(jnp.array([1.0, 2.0])), Dense(jnp.array([[4.0]]))))
+        >>> K.diagonal().tolist()
+        [1.0, 2.0, 4.0]
     """
 
     parts: tuple[AbstractCovariance, ...]
@@ -237,7 +256,19 @@ class BlockDiagonal(_AbstractComposite):
 
 
 def same_rank(trees: Sequence[PyTree]) -> list[PyTree]:
-    """The trees with all their low-rank parts padded to the largest number of columns, so that they can be stacked."""
+    """Pad all matrices of low rank to the same number of columns, so that they can be stacked.
+
+    Args:
+        trees: pytrees that may contain `DiagonalPlusLowRank` matrices.
+
+    Returns:
+        The pytrees, with the largest number of columns that any of the matrices has.
+
+    Examples:
+        >>> small, large = (DiagonalPlusLowRank(jnp.ones(3), jnp.eye(3)[:, :p]) for p in (1, 2))
+        >>> [K.factor.shape for K in same_rank([small, large])]
+        [(3, 2), (3, 2)]
+    """
 
     def is_low(node: Any) -> bool:
         return isinstance(node, DiagonalPlusLowRank)
