@@ -8,7 +8,7 @@ PIP = $$($(BIN)/python -m pip --version >/dev/null 2>&1 && echo "$(BIN)/python -
 INSTALL = PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet --disable-pip-version-check
 PEER_PIP = $$(.venv-bench/$*/bin/python -m pip --version >/dev/null 2>&1 && echo ".venv-bench/$*/bin/python -m pip" || echo "$(PYTHON) -m pip --python .venv-bench/$*/bin/python")
 
-.PHONY: demo examples test lint format bench bench-fit clean
+.PHONY: demo examples gallery docs docs-serve test lint format bench bench-fit release clean
 .DELETE_ON_ERROR:
 
 demo: .venv/plot.stamp
@@ -16,7 +16,18 @@ demo: .venv/plot.stamp
 
 # Every example in turn, into out/: about half an hour; INDUCING_QUICK=1 only sees that they run.
 examples: .venv/test.stamp
-	for file in examples/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done
+	for file in examples/[a-z]*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done
+
+# The pictures of the documentation, from the figures of the examples.
+gallery: examples
+	MPLBACKEND=Agg $(BIN)/python docs/tools/gallery.py
+
+# The site in site/: open site/index.html. Warnings are errors: broken links, names without docstring or example.
+docs: .venv/test.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs-serve: .venv/test.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
@@ -51,6 +62,17 @@ bench-fit: .venv/test.stamp $(PEERS)
 	$(PEER_PIP) install --quiet -r $<
 	touch $@
 
+# Build wheel and sdist into dist/, check their metadata, install the wheel into a clean environment and fit a model.
+release: .venv/test.stamp
+	rm -rf dist .venv-release
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist .
+	$(BIN)/python tools/release.py dist
+	$(PYTHON) -m venv .venv-release || $(PYTHON) -m venv --clear --without-pip .venv-release
+	$(subst $(BIN),.venv-release/bin,$(INSTALL)) dist/*.whl
+	cd dist && ../.venv-release/bin/python -W error ../tools/smoke.py
+	.venv-release/bin/inducing --version
+	rm -rf .venv-release
+
 $(BIN)/python:
 	$(PYTHON) -m venv .venv || $(PYTHON) -m venv --clear --without-pip .venv
 
@@ -64,5 +86,5 @@ $(BIN)/python:
 	touch $@ .venv/plot.stamp
 
 clean:
-	rm -rf .venv out build dist .cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-release out site build dist .cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

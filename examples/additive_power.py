@@ -6,7 +6,6 @@ Data: INDUCING_DATA (default ../shared/data), `power.npz`.
 """
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -14,16 +13,13 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "power.npz"
-if not path.exists():
-    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-    sys.exit(0)
-data = np.load(path)
+data = load("power")
 X, Y = data["X_bb"], data["Y_bb"][:, 0]
 X, Y = (X - X.mean(0)) / X.std(0), (Y - Y.mean()) / Y.std()
 order = np.random.RandomState(0).permutation(len(X))
@@ -63,7 +59,7 @@ for d, axis in enumerate(axes):
     term = layer.prior.kernel.kernels[d].kernel
     Kuf = layer.features.parts[d].Kuf(term, grid)
     mean = np.asarray(alpha[own] @ Kuf)
-    explained = Kuu.blocks[d].root_solve(Kuf)
+    explained = Kuu.parts[d].root_solve(Kuf)
     variance = term.variance - (explained**2).sum(0) + ((half[own].T @ Kuf) ** 2).sum(0)
     deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
     shift = mean.mean()

@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
@@ -25,18 +26,13 @@ def step_data():
 
 
 def motorcycle():
-    path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "mcycle.npz"
-    if not path.exists():
-        print(f"{path} does not exist: the motorcycle data are left out (set INDUCING_DATA).")
-        return None
-    file = np.load(path)
+    file = load("mcycle")
     x, y = file["X"].astype(float).reshape(-1), file["Y"].astype(float).reshape(-1)
     return (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
 
 
 units = {"step": ("x", "y"), "motorcycle": ("time (standardised)", "acceleration (standardised)")}
 sets = {"step": step_data(), "motorcycle": motorcycle()}
-sets = {name: data for name, data in sets.items() if data is not None}
 figure, axes = plt.subplots(
     len(sets), 2, figsize=(11, 3.6 * len(sets)), sharex="row", sharey="row", layout="constrained"
 )

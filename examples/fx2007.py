@@ -10,23 +10,19 @@ Data: INDUCING_DATA (default ../shared/data), `fx2007.npz`.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "fx2007.npz"
-if not path.exists():
-    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-    sys.exit(0)
-rates = 1.0 / np.load(path)["Y"]  # dollars for one unit
+rates = 1.0 / load("fx2007")["Y"]  # dollars for one unit
 N, P = rates.shape
 day = np.arange(N, dtype=float)
 hidden = {"CAD": (3, slice(49, 100)), "JPY": (5, slice(99, 150)), "AUD": (8, slice(149, 200))}

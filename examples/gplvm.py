@@ -7,23 +7,19 @@ Data: INDUCING_DATA (default ../shared/data), `oil_flow.npz`.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "oil_flow.npz"
-if not path.exists():
-    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-    sys.exit(0)
-file = np.load(path)
+file = load("oil_flow")
 rows = np.random.default_rng(0).permutation(len(file["Y_trn"]))[: 60 if quick else 200]
 Y, labels = file["Y_trn"][rows].astype(float), file["labels_trn"][rows]
 labels = labels.argmax(axis=1) if labels.ndim == 2 else labels.astype(int)

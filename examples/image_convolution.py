@@ -7,23 +7,19 @@ Data: INDUCING_DATA (default ../shared/data), `mnist_small.npz`.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "mnist_small.npz"
-if not path.exists():
-    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-    sys.exit(0)
-data = np.load(path)
+data = load("mnist_small")
 train, test = ((data[f"X_{s}"] / 255.0).astype(np.float32) for s in ("train", "test"))
 labels, test_labels = (data[f"Y_{s}"].astype(np.float32) for s in ("train", "test"))
 M, steps = (20, 20) if quick else (150, 2500)

@@ -5,23 +5,19 @@ cadmium alone cannot. Data: INDUCING_DATA (default ../shared/data), `jura.npz`.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "jura.npz"
-if not path.exists():
-    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-    sys.exit(0)
-data = np.load(path)
+data = load("jura")
 
 # Logarithms of cadmium, nickel and zinc (columns 0, 4, 6), standardised; cadmium is hidden at the test sites.
 metals = [0, 4, 6]

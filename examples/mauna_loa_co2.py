@@ -8,22 +8,18 @@ Data: INDUCING_DATA (default ../shared/data), `mauna_loa_co2.npz`.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-path = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data")) / "mauna_loa_co2.npz"
-if not path.exists():
-    print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-    sys.exit(0)
-data = np.load(path)
+data = load("mauna_loa_co2")
 year, co2 = data["X"][:, 0], data["Y"][:, 0]
 train = year < 2005.0
 centre, scale = co2[train].mean(), co2[train].std()

@@ -21,8 +21,6 @@ import numpy as np
 from numpyro.infer import MCMC, NUTS
 
 import inducing as ig
-from inducing.bounds import expected_log_likelihood
-from inducing.parameters import partition
 
 jax.config.update("jax_enable_x64", True)
 QUICK = bool(os.environ.get("INDUCING_QUICK"))
@@ -41,7 +39,7 @@ model = ig.Model(gp, ig.likelihoods.Poisson())
 fitted = ig.fit(model, data, progress=False, steps=50 if QUICK else 1000).model
 
 # θ is what trains besides q(w): the kernel's and the mean's parameters; Z stays.
-theta = partition(model, freeze=lambda m: (m.layers[0].features, m.layers[0].mean, m.layers[0].root))
+theta = ig.parameters.partition(model, freeze=lambda m: (m.layers[0].features, m.layers[0].mean, m.layers[0].root))
 
 
 def model_at(sample):
@@ -54,7 +52,7 @@ def model_at(sample):
 
 def potential(sample):
     """−log p(w, θ, y), up to a constant."""
-    log_likelihood = jnp.sum(expected_log_likelihood(model_at(sample), data, data.x[:, None]))
+    log_likelihood = jnp.sum(ig.bounds.expected_log_likelihood(model_at(sample), data, data.x[:, None]))
     log_prior = -0.5 * sum(jnp.sum(v**2) for v in jax.tree.leaves(sample))
     return -(log_likelihood + log_prior)
 

@@ -8,30 +8,24 @@ Data: INDUCING_DATA (default ../shared/data), `power.npz` and `kin8nm.npz`.
 """
 
 import os
-import sys
 import time
 from pathlib import Path
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+from _datasets import load
 
 import inducing as ig
-from inducing.features.spherical import count
 
 jax.config.update("jax_enable_x64", True)
 quick = "INDUCING_QUICK" in os.environ
-folder = Path(os.environ.get("INDUCING_DATA", Path(__file__).parents[1] / "../shared/data"))
-for path in (folder / "power.npz", folder / "kin8nm.npz"):
-    if not path.exists():
-        print(f"{path} does not exist; set INDUCING_DATA to the folder of the data to run this example.")
-        sys.exit(0)
 k, F = ig.kernels, ig.features
 steps = (2,) if quick else (5, 20, 80)
 
 
-def load(name):
-    data = np.load(folder / f"{name}.npz")
+def standardised(name):
+    data = load(name)
     X, Y = data["X"], data["Y"][:, 0]
     X, Y = (X - X.mean(0)) / X.std(0), (Y - Y.mean()) / Y.std()
     test = data["pbp_test_mask"][:, 0]
@@ -56,16 +50,16 @@ shown = {
     "Matérn 5/2": k.Spherical(k.Matern52(1.0)),
     "ReLU (arc-cosine 1)": k.SphericalArcCosine(1),
 }
+features = F.SphericalHarmonics(5, 8)
+first = np.array([0] + [F.SphericalHarmonics(5, d).num_features for d in range(8)])  # of each degree
 for label, kernel in shown.items():
-    features = F.SphericalHarmonics(5, 8)
-    first = np.cumsum([0] + [count(5, d) for d in range(9)])[:-1]
-    a = np.asarray(features.spectrum(kernel))[first] * [count(5, d) for d in range(9)]
+    a = np.add.reduceat(np.asarray(features.spectrum(kernel)), first)
     axes[0].semilogy(range(9), np.where(a > 1e-12, a, np.nan), "o-", label=label)
 axes[0].set(xlabel="degree ℓ", ylabel="prior variance carried", title="five columns: four inputs and a bias")
 axes[0].legend()
 
 for axis, name, degrees in ((axes[1], "power", (0, 1, 2, 3, 4)), (axes[2], "kin8nm", (0, 1, 2, 3))):
-    data, held = load(name)
+    data, held = standardised(name)
     dim = data[0].shape[1] + 1
     harmonics = F.SphericalHarmonics(dim, degrees[:2] if quick else degrees)
     biased = (k.with_bias(data[0]), data[1]), (k.with_bias(held[0]), held[1])

@@ -1,0 +1,110 @@
+"""The rules of the architecture: rooms import what stands above them, and only `_xla` deals with the compiler."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import inducing as ig
+
+SOURCE = Path(ig.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+ORDER = """
+    parameters data _xla
+    linalg numerics gaussian
+    kernels means
+    features
+    priors likelihoods
+    layers
+    model checks
+    bounds
+    inference
+    training
+    io report
+    sklearn cli testing
+"""
+LEVEL = {room: level for level, rooms in enumerate(ORDER.strip().split("\n")) for room in rooms.split()}
+ENTRY_POINTS = {"__init__", "__main__"}  # of the package itself: they stand below everything
+
+
+def name_of(path: Path) -> str:
+    """The dotted name of a module of the library."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """The first part of a module's name below the library's."""
+    return [*module.split("."), "__init__"][1]
+
+
+def imports(path: Path) -> list[tuple[str, int, bool]]:
+    """(module, line, whether inside a function) of every import of the library, in any form."""
+    found = []
+    package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
+
+    def visit(node: ast.AST, deferred: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, node.lineno, deferred) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = "." * node.level + (node.module or "")
+            module = importlib.util.resolve_name(name, package) if node.level else name
+            for alias in node.names:  # `from inducing import kernels` imports a module, `from inducing import fit` not
+                submodule = SOURCE.parent.joinpath(*module.split("."), alias.name)
+                is_module = submodule.is_dir() or submodule.with_suffix(".py").is_file()
+                found.append((f"{module}.{alias.name}" if is_module else module, node.lineno, deferred))
+        inside = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(path.read_text()), False)
+    return [(module, line, deferred) for module, line, deferred in found if module.split(".")[0] == "inducing"]
+
+
+def test_every_room_has_a_place_in_the_order():
+    rooms = {room_of(name_of(path)) for path in MODULES} - ENTRY_POINTS
+    assert rooms <= set(LEVEL), rooms - set(LEVEL)
+
+
+def wrong_imports(deferred: bool) -> list[str]:
+    """Imports of what stands below, or of the package itself, by the modules of rooms."""
+    wrong = []
+    for path in MODULES:
+        room = room_of(name_of(path))
+        if room in ENTRY_POINTS:
+            continue
+        for module, line, inside in imports(path):
+            other = room_of(module)
+            if inside == deferred and (other in ENTRY_POINTS or LEVEL[other] > LEVEL[room]):
+                wrong.append(f"{path.relative_to(SOURCE)}:{line} imports {module}")
+    return wrong
+
+
+def test_rooms_import_only_what_stands_above_them():
+    """At import, in every form: absolute, relative, `import x.y`; also under `if TYPE_CHECKING`."""
+    assert wrong_imports(deferred=False) == []
+
+
+# Imports inside functions that go against the order, each for the reason given.
+UPWARDS: dict[str, str] = {}
+
+
+def test_imports_inside_functions_go_against_the_order_only_where_listed():
+    found = [line.split(":")[0] + " " + line.split(" imports ")[1] for line in wrong_imports(deferred=True)]
+    assert sorted(set(found)) == sorted(UPWARDS)
+
+
+COMPILER = {"jit", "filter_jit", "pjit", "optimization_barrier"}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room_of(name_of(p)) != "_xla"], ids=name_of)
+def test_only_one_room_deals_with_the_compiler(path):
+    """No `jax.jit`, `eqx.filter_jit` or `lax.optimization_barrier` outside of `_xla`."""
+    used = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in COMPILER:
+            used.append(f"line {node.lineno}: {ast.unparse(node)}")
+        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("inducing"):
+            used += [f"line {node.lineno}: {alias.name}" for alias in node.names if alias.name in COMPILER]
+    assert used == []
