@@ -14,19 +14,15 @@ import pytest
 from tests.chromium import Chromium, find_chromium
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    "index",
-    "start",
-    "choose",
-    "gallery",
-    "theory",
-    "extend",
-    "api",
-    "api/kernels",
-    "api/inducing",
-    "architecture",
-]
-PAGES += ["benchmarks", "glossary", "contributing", "changelog", "gallery/nuts"]
+PAGES = ["index", "start", "choose", "gallery", "theory", "extend", "api", "api/kernels", "api/inducing"]
+PAGES += ["architecture", "benchmarks", "glossary", "contributing", "changelog", "gallery/nuts"]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A server of files that does not log."""
+
+    def log_message(self, format, *arguments):
+        pass
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """The public names of the library, module by module: what the API reference shows and the tests check."""
 
 import ast
+import functools
 import importlib
 import inspect
 
@@ -43,6 +44,7 @@ def shown_as(module: str) -> str:
     return "ig" if module == "inducing" else "ig." + module.rsplit(".", 1)[-1]
 
 
+@functools.cache
 def public_names(module: str) -> dict[str, object]:
     """The classes and functions that a module defines or exports (`import x as x`), by name."""
     loaded = importlib.import_module(module)

@@ -66,6 +66,10 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     """Lead links of committed pages to the site, and take formulas out of Markdown's sight."""
     if page.file.generated_by is None:
         markdown = moved_links(markdown, "docs", page.file.src_uri)
+    if page.parent is None:  # alone under its tab: no list of siblings to show
+        page.meta["hide"] = ["navigation"]
+    if not page.file.src_uri.startswith("gallery/"):
+        markdown = linked_names(markdown)
     page.formulas = []
 
     def stash(latex: str, display: str) -> str:
@@ -100,6 +104,24 @@ def moved_links(markdown: str, folder: str, page: str) -> str:
         return f"]({shown}#{anchor})" if anchor else f"]({shown})"
 
     return re.sub(r"\]\((?!https?:|mailto:|#)([^)\s]+)\)", moved, markdown)
+
+
+def linked_names(markdown: str) -> str:
+    """Code such as `ig.GP(kernel)` leads to the name's entry in the API reference, unless it is part of a link."""
+
+    def linked(found: re.Match) -> str:
+        path = paths.get(found[2])
+        return found[0] if path is None or found[1] is None else f"[{found[1]}][{path}]"
+
+    paths = {
+        f"{api.shown_as(module)}.{name}": api.home(name, value)
+        for module in api.MODULES.values()
+        for name, value in api.public_names(module).items()
+    }
+    spans = re.compile(
+        r"```.*?^```$|\[[^\]]*\]\([^)]*\)|(?<!`)(`((?:ig|inducing)(?:\.\w+)+)[^`\n]*`)(?!`)", re.MULTILINE | re.DOTALL
+    )
+    return spans.sub(linked, markdown)
 
 
 def api_page(module: str) -> str:
