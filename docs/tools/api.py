@@ -54,8 +54,7 @@ def public_names(module: str) -> dict[str, object]:
             names.append(node.name)
         elif isinstance(node, ast.ImportFrom):
             names += [alias.name for alias in node.names if alias.asname == alias.name]
-    shown = (name for name in names if not name.startswith("_") and name not in INTERNAL)
-    shown = sorted(shown, key=lambda name: (name.startswith("Abstract"), name.lower()))  # abstract bases come last
+    shown = sorted((name for name in names if not name.startswith("_") and name not in INTERNAL), key=str.lower)
     return {name: getattr(loaded, name) for name in shown if not inspect.ismodule(getattr(loaded, name))}
 
 

@@ -13,6 +13,7 @@ import pytest
 import inducing as ig
 from inducing.data import as_data
 from inducing.parameters import partition
+from inducing.training.arguments import Arguments
 from inducing.training.plan import make_plan
 
 from .problems import regression, wave
@@ -20,9 +21,12 @@ from .problems import regression, wave
 X, y = wave(30)
 
 
-def plan(model, data, objective=ig.elbo, method="auto", batch_size=None, freeze=None, asked=()):
-    data = as_data(data)
-    return make_plan(model, data, partition(model, freeze), objective, None, method, batch_size, None, asked)
+DEFAULTS = {name: p.default for name, p in inspect.signature(inspect.unwrap(ig.fit)).parameters.items()}
+
+
+def plan(model, data, **options):
+    given = Arguments(**DEFAULTS | {"model": model, "data": as_data(data)} | options)
+    return make_plan(given, model, partition(model, given.freeze))
 
 
 def classification():
@@ -42,11 +46,20 @@ def test_what_is_picked():
     assert plan(regression(), (X, y), freeze=lambda m: m.layers[0].root).method == "adam"
     assert plan(classification(), (big, np.zeros(3000))).batch_size == 1024
     assert plan(classification(), (X, labels)).batch_size is None
-    for option in ("optimiser", "learning_rate", "gamma", "clamp"):  # which L-BFGS does not have
-        assert plan(regression(), (X, y), asked=(option,)).method == "natgrad"
+    for option in ({"optimiser": optax.sgd(0.1)}, {"learning_rate": 0.1}, {"gamma": 0.5}, {"clamp": 5}):
+        assert plan(regression(), (X, y), **option).method == "natgrad"  # L-BFGS has no such option
     assert plan(regression(), (X, y), method="natgrad").gamma == 1.0
     assert plan(regression(root=np.ones(16)), (X, y)).gamma == 0.1  # a diagonal q(u) would overshoot
     assert plan(classification(), (X, labels)).gamma == 0.1
+
+
+def test_options_of_an_objective_that_change_nothing_do_not_change_the_plan():
+    ordinary = plan(regression(), (X, y))
+    for objective in (partial(ig.elbo, beta=1.0), partial(partial(ig.elbo), samples=1)):
+        found = plan(regression(), (X, y), objective=objective)
+        assert found.method == "collapsed" and found.optimal_q is ordinary.optimal_q
+        assert plan(regression(), (X, y), objective=objective, method="natgrad").gamma == 1.0
+    assert plan(regression(), (X, y), objective=partial(ig.collapsed_elbo)).method == "collapsed"
 
 
 def test_natural_steps_are_short_where_q_leaves_correlations_out():
@@ -75,7 +88,7 @@ def test_importance_weighting_of_weights_sees_all_data():
 
 
 def test_collapsed_bound_of_too_many_data_is_left_for_minibatches(monkeypatch):
-    monkeypatch.setattr("inducing.training.choice.AFFORDABLE", 1e3)
+    monkeypatch.setattr("inducing.training.plan.AFFORDABLE", 1e3)
     assert plan(regression(), (X, y)).method == "natgrad"
 
 
@@ -86,7 +99,7 @@ def test_the_cost_of_a_collapsed_bound_counts_sites_and_pairs_of_coupled_latents
     model = ig.Model(ig.SparseGP(prior, regression().layers[0].features), ig.likelihoods.Gaussian(0.1))
     cost, labels = 30 * 3 * 32**2, np.tile(np.reshape(y, (30, 1)), 3)
     for limit, method in ((cost, "collapsed"), (cost - 1, "natgrad")):
-        monkeypatch.setattr("inducing.training.choice.AFFORDABLE", limit)
+        monkeypatch.setattr("inducing.training.plan.AFFORDABLE", limit)
         assert plan(model, (X, labels)).method == method
 
 

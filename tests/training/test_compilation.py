@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import inducing as ig
-from inducing.training.problem import Objective
+from inducing.bounds.objective import Target
 
 from .problems import regression, wave
 
@@ -53,7 +53,7 @@ def test_options_written_anew_for_each_fit_trace_once():
         ig.fit(regression(), (X, y), objective=partial(objective, beta=beta), method="adam", steps=1, progress=False)
     assert calls == [0.5, 0.7]
     held = partial(objective, beta=0.5, where=jnp.ones(2))  # has no hash
-    assert Objective(held).fn is held
+    assert Target(held).fn is held
 
 
 def test_lbfgs_traces_once():
@@ -100,8 +100,8 @@ print(*names)
 @pytest.mark.parametrize(
     "method, programs",
     [
-        ("collapsed", ["_prior_variances", "value_and_gradient", "_finish"]),
-        ("natgrad", ["_prior_variances", "initial_state", "advance", "_finish"]),
+        ("collapsed", ["_prior_variances", "value_and_gradient", "_trained_model"]),
+        ("natgrad", ["_prior_variances", "initial_state", "advance", "_trained_model"]),
     ],
 )
 def test_a_first_fit_compiles_nothing_but_its_programs(method, programs):

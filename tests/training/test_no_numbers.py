@@ -16,7 +16,7 @@ X, y = wave()
 
 def test_many_rows_are_sampled_first(monkeypatch):
     """The last steps see all data: the bound is theirs, also after an interrupt before the first of them."""
-    module = importlib.import_module("inducing.training.climb")
+    module = importlib.import_module("inducing.training.lbfgs")
     for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
         monkeypatch.setattr(module, name, value)
     result = quiet(regression(), (X, y), steps=30)
@@ -128,10 +128,10 @@ def test_equal_labels_are_told_where_noise_may_go_to_zero():
 @pytest.mark.parametrize("part", ["value", "gradient"])
 def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
     """The climb on all data then begins at the start; a sample that gives none there is left out."""
-    module, climbs = (importlib.import_module(f"inducing.training.{name}") for name in ("climb", "lbfgs"))
+    module = importlib.import_module("inducing.training.lbfgs")
     for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
         monkeypatch.setattr(module, name, value)
-    evaluate, seen = climbs.compiled(climbs.value_and_gradient), []
+    evaluate, seen = module.compiled(module.value_and_gradient), []
 
     def holed(bad):
         def at(ascent, free, key):
@@ -146,7 +146,7 @@ def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
         return lambda fn: at
 
     def fitted(bad):
-        monkeypatch.setattr(climbs, "compiled", holed(bad))
+        monkeypatch.setattr(module, "compiled", holed(bad))
         return quiet(regression(), (X, y), steps=30)
 
     led = fitted(lambda: seen[-1] == 60 and seen.count(60) == 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.training.monitor import Monitor
+from inducing.training.monitor import Monitor, Watch
 
 from .problems import elbo, quiet, regression, same, wave
 
@@ -83,7 +83,7 @@ def test_a_second_ctrl_c_does_not_wait_and_other_handlers_stay():
 
 
 def test_interrupt_before_anything_was_judged(monkeypatch):
-    module = importlib.import_module("inducing.training.walk")  # not the function of that name
+    module = importlib.import_module("inducing.training.gradient_steps")
     compiled, calls = module.compiled, []
 
     def once(*args):
@@ -100,9 +100,9 @@ def test_interrupt_before_anything_was_judged(monkeypatch):
         quiet(regression(), (X, y), **options)
 
 
-@pytest.mark.parametrize("place", ["_perturbed", "maximise", "_finish"])
+@pytest.mark.parametrize("place", ["_perturbed", "maximise", "_trained_model"])
 def test_interrupt_after_the_first_start_keeps_it(monkeypatch, place):
-    module = importlib.import_module(f"inducing.training.{'climb' if place == 'maximise' else 'fit'}")
+    module = importlib.import_module(f"inducing.training.{'lbfgs' if place == 'maximise' else 'fit'}")
     inner, calls = getattr(module, place), []
 
     def second(*args):
@@ -113,8 +113,8 @@ def test_interrupt_after_the_first_start_keeps_it(monkeypatch, place):
 
     monkeypatch.setattr(module, place, second)
     options = {"objective": lambda model, data: -(model.likelihood.variance**2), "method": "lbfgs", "initialise": False}
-    result = quiet(regression(), (X, y), starts=1 if place == "_finish" else 3, **options)
-    assert result.bound > -1e-3 and ("interrupted in a later start" in result.message) == (place != "_finish")
+    result = quiet(regression(), (X, y), starts=1 if place == "_trained_model" else 3, **options)
+    assert result.bound > -1e-3 and ("interrupted in a later start" in result.message) == (place != "_trained_model")
 
 
 def test_callback_sees_models_and_can_stop():
@@ -133,10 +133,9 @@ def test_callback_sees_models_and_can_stop():
 
 def test_the_moving_average_does_not_depend_on_the_clock():
     """Steps come in pieces of any length; the first ones, fewer than the window, have their mean."""
-    values, found, options = np.arange(20.0) ** 2, [], ("callback", "patience", "held_out")
+    values, found = np.arange(20.0) ** 2, []
     for cuts in ([], [1, 10], [1, 3, 11, 15]):
-        watch = dict.fromkeys(options) | {"build": lambda free: free, "look": lambda: None, "progress": False}
-        monitor = Monitor(20, label="", window=50.0, **watch)
+        monitor = Monitor(20, "", 50.0, Watch(False, None, None, lambda: None, lambda free: free, None))
         for piece in np.split(values, cuts):
             monitor.record(piece)
         found.append(monitor.smoothed)

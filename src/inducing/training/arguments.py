@@ -1,31 +1,83 @@
-"""What a fit is given, checked before anything is compiled."""
+"""The arguments of `fit`, checked before anything is compiled."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import optax
+from jaxtyping import Array
 
-from inducing.checks import check_model_and_data
+from inducing.checks import check_model, check_model_and_data
 from inducing.data import Data, as_data
-from inducing.layers.encoders import PerDatumEncoder
 from inducing.likelihoods.base import PerDatum
 from inducing.model import Model
-from inducing.parameters import dtype_of
+from inducing.parameters import as_key, check, dtype_of
 
 
-def checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
-    """Held-out data, which must be such that the model can be judged by them."""
+class Arguments(NamedTuple):
+    """The arguments of `fit`, which documents them. `checked` makes the data and held-out data `Data`."""
+
+    model: Model
+    data: Any
+    objective: Callable
+    method: str
+    steps: int | None
+    batch_size: int | None
+    optimiser: optax.GradientTransformation | None
+    learning_rate: float | None
+    gamma: float | None
+    freeze: Callable[[Any], Any] | None
+    clamp: int
+    log_prior: Callable[[Any], Any] | None
+    initialise: bool
+    starts: int
+    held_out: Any
+    patience: int | None
+    callback: Callable | None
+    progress: bool | str
+    key: Array | None
+
+
+def checked(given: Arguments) -> Arguments:
+    """The arguments with the data as `Data` in the model's dtype, and whole numbers as int.
+
+    Raises:
+        TypeError: for an argument of the wrong kind.
+        ValueError: for an argument out of range, or data that do not fit the model.
+    """
+    model = given.model
+    check_model(model)
+    _check_functions(given)
+    data = as_data(given.data, dtype_of(model))
+    check(model)
+    check_model_and_data(model, data)
+    _check_numbers(given, len(data))
+    if given.key is not None:
+        as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
+    return given._replace(
+        data=data,
+        held_out=None if given.held_out is None else _checked_held_out(model, given.held_out, data),
+        steps=None if given.steps is None else int(given.steps),
+        batch_size=None if given.batch_size is None else int(given.batch_size),
+        starts=int(given.starts),
+    )
+
+
+def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
+    """Held-out data as `Data`, if the model can be evaluated on them."""
     try:
         held = as_data(held_out, dtype_of(model))
     except (TypeError, ValueError) as error:
         raise type(error)(f"held_out: {error}") from error
-    kinds = {type(v) for v in jax.tree.leaves(model, is_leaf=lambda v: isinstance(v, PerDatumEncoder | PerDatum))}
-    if PerDatumEncoder in kinds:
+    if jax.tree.leaves([layer.per_datum() for layer in model.layers]):
         raise ValueError(
             "held_out needs q(h) of new data, but the PerDatumEncoder holds only those of the training data; "
             "use ig.layers.Amortised, or leave held_out out."
         )
-    if PerDatum in kinds and (shared := np.intersect1d(held.index, data.index)).size:
+    parts = jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, PerDatum))
+    known = any(isinstance(part, PerDatum) for part in parts)
+    if known and (shared := np.intersect1d(held.index, data.index)).size:
         raise ValueError(
             f"held_out has rows of index {shared[0]}, a training datum, whose PerDatum value is not theirs; "
             "pass ig.Data(X, y, index=...) with the rows of PerDatum values that belong to held_out."
@@ -37,43 +89,45 @@ def checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
     return held
 
 
-def check_functions(objective: Any, freeze: Any, log_prior: Any, optimiser: Any, callback: Any) -> None:
-    """Refuse what cannot be called as a fit will."""
-    if not callable(objective):
-        raise TypeError(f"objective must be callable as objective(model, data), got {type(objective).__name__}.")
-    if freeze is not None and not callable(freeze):
+def _check_functions(given: Arguments) -> None:
+    if not callable(given.objective):
+        raise TypeError(f"objective must be callable as objective(model, data), got {type(given.objective).__name__}.")
+    if given.freeze is not None and not callable(given.freeze):
         raise TypeError(
             "freeze must be a function of the model such as lambda m: m.layers[0].features, got "
-            f"{type(freeze).__name__}."
+            f"{type(given.freeze).__name__}."
         )
-    if log_prior is not None and not callable(log_prior):
-        raise TypeError(f"log_prior must be callable as log_prior(model), got {type(log_prior).__name__}.")
-    if optimiser is not None and not callable(getattr(optimiser, "update", None)):
-        raise TypeError(f"optimiser must be an Optax one such as optax.adam(0.01), got {optimiser!r}.")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable as callback(progress), got {type(callback).__name__}.")
+    if given.log_prior is not None and not callable(given.log_prior):
+        raise TypeError(f"log_prior must be callable as log_prior(model), got {type(given.log_prior).__name__}.")
+    if given.optimiser is not None and not callable(getattr(given.optimiser, "update", None)):
+        raise TypeError(f"optimiser must be an Optax optimiser such as optax.adam(0.01), got {given.optimiser!r}.")
+    if given.callback is not None and not callable(given.callback):
+        raise TypeError(f"callback must be callable as callback(progress), got {type(given.callback).__name__}.")
 
 
-def check_numbers(steps, batch_size, learning_rate, gamma, clamp, starts, patience, N) -> None:
-    """Refuse numbers that are none, or out of range; N is the number of rows."""
-
-    def whole(name, value, least, most=None):
-        bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
-        within = _is_number(value) and value % 1 == 0 and least <= value and (most is None or value <= most)
-        if not within:
-            raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
-
-    for name, value, *bounds in (("steps", steps, 0), ("batch_size", batch_size, 1, N), ("patience", patience, 1)):
-        if value is not None:
-            whole(name, value, *bounds)
-    whole("clamp", clamp, 0)
-    whole("starts", starts, 1)
-    if callable(learning_rate):
+def _check_numbers(given: Arguments, N: int) -> None:
+    """Refuse arguments that are not numbers, or out of range; N is the number of rows."""
+    if given.steps is not None:
+        _check_whole("steps", given.steps, 0)
+    if given.batch_size is not None:
+        _check_whole("batch_size", given.batch_size, 1, N)
+    if given.patience is not None:
+        _check_whole("patience", given.patience, 1)
+    _check_whole("clamp", given.clamp, 0)
+    _check_whole("starts", given.starts, 1)
+    rate, gamma = given.learning_rate, given.gamma
+    if callable(rate):
         raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
-    if learning_rate is not None and not (_is_number(learning_rate) and 0 < learning_rate < np.inf):
-        raise ValueError(f"learning_rate must be a number greater than 0, got {learning_rate!r}.")
+    if rate is not None and not (_is_number(rate) and 0 < rate < np.inf):
+        raise ValueError(f"learning_rate must be a number greater than 0, got {rate!r}.")
     if gamma is not None and not (_is_number(gamma) and 0 < gamma <= 1):
         raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma!r}.")
+
+
+def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    if not (_is_number(value) and value % 1 == 0 and least <= value <= (np.inf if most is None else most)):
+        bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
+        raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
 
 
 def _is_number(value: Any) -> bool:

@@ -14,19 +14,31 @@ from inducing.kernels.base import AbstractKernel
 from inducing.parameters import as_key, dtype_of
 from inducing.training.scales import scales as scales
 
-ROWS, ITERATIONS = 20_000, 20  # k-means looks at so many rows, so often, at most
+ROWS, ITERATIONS = 20_000, 20  # the most rows and iterations of k-means
 
 
 def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
-    """M distinct rows of X, at random. Where X has fewer distinct rows, all of them.
+    """Choose distinct rows of X at random.
 
-    >>> import inducing as ig
-    >>> ig.initialise.random_subset([0.0, 1.0, 2.0, 3.0], 2).shape
-    (2, 1)
+    Args:
+        X: inputs [N, D] or [N].
+        M: the number of rows.
+        key: a JAX random key (default: key 0). The same key gives the same rows.
+
+    Returns:
+        M rows of X; all distinct rows if there are fewer.
+
+    Raises:
+        ValueError: if M is not a whole number of at least 1.
+
+    Examples:
+        >>> import inducing as ig
+        >>> ig.initialise.random_subset([0.0, 1.0, 2.0, 3.0], 2).shape
+        (2, 1)
     """
     X = as_inputs(X)
     M = _checked_size(M)
-    rows = np.asarray(X) + 0.0  # −0 is 0
+    rows = np.asarray(X) + 0.0  # so that −0 equals 0 byte by byte
     order = _generator(key).permutation(len(rows))
     kept: dict[bytes, int] = {}
     for i in order:
@@ -37,14 +49,27 @@ def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "
 
 
 def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
-    """M centres of X by k-means (Lloyd's iterations from k-means++ seeds), each column in units of its spread.
+    """Find centres of X by k-means: Lloyd's iterations from k-means++ seeds.
 
-    The same key gives the same centres. Of more than 20,000 rows a random subset of that size is used. Where X has
-    only M distinct rows or fewer, these are returned; fewer than M too where rows do not differ beyond rounding.
+    Each column is measured in units of its spread. If X has more than 20,000 rows, a random subset of that size is
+    used.
 
-    >>> import inducing as ig
-    >>> sorted(ig.initialise.kmeans([0.0, 0.1, 5.0, 5.1], 2)[:, 0].tolist())
-    [0.05, 5.05]
+    Args:
+        X: inputs [N, D] or [N].
+        M: the number of centres.
+        key: a JAX random key (default: key 0). The same key gives the same centres.
+
+    Returns:
+        M centres. If X has at most M distinct rows, these are returned; there may be fewer than M also if rows differ
+        only by rounding errors.
+
+    Raises:
+        ValueError: if M is not a whole number of at least 1.
+
+    Examples:
+        >>> import inducing as ig
+        >>> sorted(ig.initialise.kmeans([0.0, 0.1, 5.0, 5.1], 2)[:, 0].tolist())
+        [0.05, 5.05]
     """
     X = as_inputs(X)
     M = _checked_size(M)
@@ -52,7 +77,7 @@ def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
     rows = np.asarray(X, float)
     if len(rows) > ROWS:
         rows = rows[rng.choice(len(rows), ROWS, replace=False)]
-    size = np.abs(rows).max(axis=0)  # first, so that no square is too large or small for a number
+    size = np.abs(rows).max(axis=0)  # divide by it first, so that squares neither overflow nor underflow
     size = np.where(size > 0, size, 1.0)
     centre, spread = size * (rows / size).mean(axis=0), size * (rows / size).std(axis=0)
     spread = np.where(spread > 0, spread, size)
@@ -70,12 +95,12 @@ def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
 
 
 def _seeds(points: np.ndarray, weight: np.ndarray, M: int, rng: np.random.Generator) -> np.ndarray:
-    """k-means++: each next seed with probability proportional to its squared distance from those there are."""
+    """k-means++: each seed is drawn with probability proportional to its squared distance from the previous seeds."""
     chosen = [int(rng.choice(len(points), p=weight / weight.sum()))]
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     for _ in range(M - 1):
         mass = distance * weight
-        if not mass.sum() > 0:  # the rest is where a seed is, up to rounding, as beside an outlier of 1e20
+        if not mass.sum() > 0:  # up to rounding, all others equal a seed, as next to an outlier of 1e20
             break
         chosen.append(int(rng.choice(len(points), p=mass / mass.sum())))
         distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
@@ -83,7 +108,7 @@ def _seeds(points: np.ndarray, weight: np.ndarray, M: int, rng: np.random.Genera
 
 
 def _lloyd(points: np.ndarray, weight: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """One iteration; a centre that nobody is nearest to stays."""
+    """One iteration; a centre that is nearest to no point stays."""
     nearest = np.empty(len(points), int)
     half = 0.5 * (centres**2).sum(axis=1)
     for start in range(0, len(points), 4096):
@@ -95,14 +120,26 @@ def _lloyd(points: np.ndarray, weight: np.ndarray, centres: np.ndarray) -> np.nd
 
 
 def greedy_variance(kernel: AbstractKernel, X: Any, M: int) -> Float[Array, "M D"]:
-    """M rows of X, each the one of largest variance given those before it (Burt et al. 2020): O(N M²).
+    """Choose rows of X one by one, each with the largest variance given the rows before it (Burt et al. 2020).
 
-    Deterministic. Stops early when the rest of the variance is rounding error, as for duplicated rows.
+    The choice is deterministic and costs O(N M²).
 
-    >>> import inducing as ig
-    >>> Z = ig.initialise.greedy_variance(ig.kernels.SquaredExponential(), [0.0, 0.1, 5.0, 5.1], 2)
-    >>> sorted(Z[:, 0].tolist())
-    [0.0, 5.0]
+    Args:
+        kernel: the kernel of the prior.
+        X: inputs [N, D] or [N].
+        M: the number of rows.
+
+    Returns:
+        M rows of X; fewer if the remaining variance is rounding error, as for duplicated rows.
+
+    Raises:
+        ValueError: if M is not a whole number of at least 1.
+
+    Examples:
+        >>> import inducing as ig
+        >>> Z = ig.initialise.greedy_variance(ig.kernels.SquaredExponential(), [0.0, 0.1, 5.0, 5.1], 2)
+        >>> sorted(Z[:, 0].tolist())
+        [0.0, 5.0]
     """
     X = as_inputs(X)
     M = min(_checked_size(M), len(X))
@@ -115,7 +152,7 @@ def _column(kernel: AbstractKernel, X: Array, i: Array) -> Array:
 
 
 def _greedy(kernel: AbstractKernel, X: Array, M: int) -> Array:
-    """The pivots of a Cholesky factorisation of Kff that takes the largest first."""
+    """The pivots of a Cholesky factorisation of Kff that always takes the largest one."""
     variance = np.array(kernel.diag(X), float)
     smallest = 1e-10 * variance.max()
     factor = np.zeros((M, len(X)))
@@ -139,7 +176,7 @@ def _checked_size(M: int) -> int:
 
 
 def _generator(key: Array | None) -> np.random.Generator:
-    """A NumPy generator seeded by a JAX key (None: key 0)."""
+    """A NumPy generator seeded by a JAX key; None is key 0."""
     if key is None:
         return np.random.default_rng([0, 0])
     key = as_key(key)

@@ -8,19 +8,23 @@ from collections.abc import Callable, Generator
 
 @contextlib.contextmanager
 def deferred_interrupt() -> Generator[Callable[[], None]]:
-    """Inside the block, Ctrl-C takes effect at the next call of the function that is given; a second one at once.
+    """Defer Ctrl-C inside the block to the next call of the function that is yielded; a second Ctrl-C acts at once.
 
-    An exception that is raised anywhere may be lost: JAX runs Python code when garbage is collected, and what is raised
-    there is printed and ignored. Where SIGINT has another handler than Python's own it is left to that, as it is in
-    other threads than the main one, which get no signals.
+    An exception that a signal handler raises may be lost: JAX runs Python code during garbage collection, and Python
+    prints and ignores exceptions raised there. If SIGINT has another handler than Python's own, that one is kept.
+    Threads other than the main one receive no signals.
 
-    >>> with deferred_interrupt() as look:
-    ...     signal.raise_signal(signal.SIGINT)
-    ...     try:
-    ...         look()
-    ...     except KeyboardInterrupt:
-    ...         print("interrupted")
-    interrupted
+    Yields:
+        A function that raises KeyboardInterrupt if Ctrl-C was pressed.
+
+    Examples:
+        >>> with deferred_interrupt() as look:
+        ...     signal.raise_signal(signal.SIGINT)
+        ...     try:
+        ...         look()
+        ...     except KeyboardInterrupt:
+        ...         print("interrupted")
+        interrupted
     """
     pressed = False
 

@@ -1,8 +1,9 @@
-"""L-BFGS on the whole data, for objectives without noise."""
+"""One start by L-BFGS on all data, or on a sample of them first, for objectives without noise."""
 
 import importlib
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -10,24 +11,129 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import compiled, own_array
+from inducing.bounds.collapsed import bound_of_sample, orders_of_sums
+from inducing.bounds.objective import Target
 from inducing.data import Data
-from inducing.training.monitor import Monitor
-from inducing.training.problem import Objective, Problem
+from inducing.training.compiled_steps import shuffled, start_key
+from inducing.training.monitor import STOPPED, Monitor
+from inducing.training.problem import Problem
+from inducing.training.run import Outcome, Run
 
+MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # from MANY rows on, the first steps (at most FIRST) see SAMPLE of them
 RESTARTS = 3
-SPELL = 10  # for how many values the careful objective is kept to, when it is first needed
-REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a place
+SPELL = 10  # for how many values the careful objective is used when it is first needed
+REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a location
 
 
 class Ascent(eqx.Module):
-    """A problem with all its data, or with some rows that stand for `num_data`. Where `objective` gives no number,
-    `careful` may, and is kept to for a while."""
+    """What L-BFGS maximises.
+
+    Attributes:
+        problem: the model split into free arrays and all the rest.
+        data: all data, or a sample of them.
+        num_data: the number of all data.
+        objective: the objective.
+        careful: the same objective computed more accurately, used for a while after `objective` gives NaN.
+    """
 
     problem: Problem
     data: Data
     num_data: int
-    objective: Objective
-    careful: Objective | None = None
+    objective: Target
+    careful: Target | None = None
+
+
+def climb(run: Run) -> Outcome:
+    """Train by L-BFGS."""
+    ascents = _ascents(run)
+    problem, (everything, steps) = run.problem, ascents[-1]
+    monitor = Monitor(steps, run.plan.method, 1.0, run.watch)
+    key = start_key(*run.seed) if run.plan.objective.takes_key else None
+    start = free = _start(problem)
+    reason, failures, sampled = "failed", 0, None
+    try:
+        for ascent, until in ascents:
+            monitor.change()
+            sampled = monitor.step if ascent is everything else None
+            try:
+                reason, failed = maximise(ascent, free, until, monitor, key)
+            except FloatingPointError:  # NaN on the sample, or on all data where the sample led
+                if sampled is not None and free is start:
+                    raise
+                sampled = monitor.step
+                reason, failures = maximise(everything, start, steps, monitor, key)
+                break
+            free, failures = free if monitor.best is None else monitor.best, failures + failed
+            if reason == STOPPED:
+                break
+    except KeyboardInterrupt:
+        if monitor.knows_nothing:
+            raise
+        reason = "interrupted"
+    finally:
+        history = monitor.close(reason)
+    best = free if monitor.best is None else monitor.best
+    sampled = monitor.step if sampled is None else sampled
+    return Outcome(problem, best, history, monitor.best_score, reason, failures, sampled, SAMPLE)
+
+
+def _ascents(run: Run) -> list[tuple[Ascent, int]]:
+    """What to maximise, and until which step: the objective on all data, after one on a sample if these are many."""
+    data, steps, target = run.given.data, run.steps, run.plan.objective
+    if run.plan.method != "collapsed":
+        return [(Ascent(run.problem, data, len(data), target), steps)]
+
+    def on(rows: Data, of: Callable[[Callable], Callable]) -> Ascent:
+        orders = (Target(of(bound), target.log_prior) for bound in orders_of_sums(run.model, rows))
+        return Ascent(run.problem, rows, len(data), *orders)
+
+    everything = on(data, lambda bound: bound), steps
+    if len(data) < MANY or steps < 3:
+        return [everything]
+    sample = data.rows(shuffled(start_key(*run.seed), len(data))[:SAMPLE])
+    return [(on(sample, lambda bound: partial(bound_of_sample, bound=bound)), min(FIRST, steps // 3)), everything]
+
+
+def _start(problem: Problem) -> list[Array]:
+    """The arrays that move, at their start. Computed by NumPy, so that nothing is compiled for them."""
+    arrays = jax.tree.map(np.asarray, eqx.filter(problem, eqx.is_array))
+    return [own_array(start, f.dtype) for start, f in zip(arrays.free, problem.partition.free, strict=True)]
+
+
+def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array | None) -> tuple[str, int]:
+    """Maximise until the bound converges or `steps` iterations are done.
+
+    Args:
+        ascent: what to maximise.
+        start: the free arrays to start from.
+        steps: the iteration of `monitor` at which to end.
+        monitor: holds the best parameters afterwards.
+        key: the random key, if the objective takes one.
+
+    Returns:
+        Why it ended, and the number of values in line searches that were NaN or infinite.
+
+    Raises:
+        FloatingPointError: if the objective or its gradient is not finite at the start.
+    """
+    compiled(value_and_gradient).lower(ascent, start, key)
+    threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
+    search = _Search(_evaluator(ascent, key), start, monitor)
+    f, _ = search.value(search.best_x)
+    if not np.isfinite(search.best_f):
+        what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
+        raise FloatingPointError(
+            f"the {what} at the start; check the starting values, or let initialise=True set their scales. Labels much "
+            "farther from the prior's mean than from each other need a trained one, ig.means.Constant(); those with "
+            'little noise, float64: jax.config.update("jax_enable_x64", True).'
+        )
+    reason = monitor.judge(search.unflatten(search.best_x), -f)
+    if reason is None:
+        try:
+            reason = _converge(search, steps, monitor)
+        except _Stop as stop:
+            reason = str(stop)
+    return reason, search.failures
 
 
 def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> tuple[Float[Array, ""], list[Array]]:
@@ -40,7 +146,10 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> 
 
 
 def _evaluator(ascent: Ascent, key: Array | None) -> Callable:
-    """`value_and_gradient` at free arrays. Spells of `careful` become longer each time that `objective` has failed."""
+    """`value_and_gradient` at free arrays, by `careful` for a while after `objective` has given NaN.
+
+    The number of values for which `careful` is used doubles each time.
+    """
     evaluate = compiled(value_and_gradient)
     careful = None if ascent.careful is None else Ascent(ascent.problem, ascent.data, ascent.num_data, ascent.careful)
     left, spell = 0, SPELL
@@ -54,7 +163,7 @@ def _evaluator(ascent: Ascent, key: Array | None) -> Callable:
         value, grads = evaluate(careful, free, key)
         if left > 0:
             left -= 1
-        elif np.isfinite(value):  # else it is the place that is bad, not the objective
+        elif np.isfinite(value):  # otherwise the parameters are bad, not the way of computing
             left, spell = spell, 2 * spell
         return value, grads
 
@@ -62,85 +171,69 @@ def _evaluator(ascent: Ascent, key: Array | None) -> Callable:
 
 
 class _Stop(Exception):
-    """Ends the optimiser from inside its callback."""
+    """Ends SciPy's optimiser from inside its callback."""
 
 
-def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array | None) -> tuple[str, int]:
-    """Climb from `start` until the bound settles or `steps` iterations are done; why it ended, and how many values were
-    no numbers.
+class _Search:
+    """The negative objective as SciPy's L-BFGS minimises it, and the best point so far.
 
-    The parameters are in `monitor.best`. Where a line search meets a value that is no number, or reaches so far that
-    rounding would make up values (a noise of 1e-80), it is told of a slope that leads back, and shortens its step.
+    If a line search meets a value that is NaN or infinite, or reaches so far that rounding errors could make a value
+    look good (a noise variance of 1e-80), it receives a high value with a slope that leads back, and shortens its step.
     """
-    evaluate = _evaluator(ascent, key)
-    shapes = [f.shape for f in start]
-    ends = np.cumsum([f.size for f in start])[:-1]
-    best_x, best_f, began, failures = _flat(start), np.inf, -np.inf, 0  # `began`: the value where a line search begins
 
-    def unflatten(x: np.ndarray) -> list[Array]:
-        pieces = np.split(x, ends)  # copied: SciPy goes on writing into x
-        return [own_array(p.reshape(s), f.dtype) for p, s, f in zip(pieces, shapes, start, strict=True)]
+    def __init__(self, evaluate: Callable, start: list[Array], monitor: Monitor):
+        self._evaluate, self._start, self._monitor = evaluate, start, monitor
+        self._ends = np.cumsum([f.size for f in start])[:-1]
+        self.best_x, self.best_f = _flat(start), np.inf
+        self.began = -np.inf  # the value at which the present line search begins
+        self.failures = 0
 
-    def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best_x, best_f, failures
-        if np.isfinite(best_f):
-            monitor.look()
-        away, top = x - best_x, max(best_f, began)
+    def unflatten(self, x: np.ndarray) -> list[Array]:
+        pieces = zip(np.split(x, self._ends), self._start, strict=True)
+        return [own_array(piece.reshape(f.shape), f.dtype) for piece, f in pieces]  # copies: SciPy overwrites x
+
+    def value(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        if np.isfinite(self.best_f):
+            self._monitor.look()
+        away, top = x - self.best_x, max(self.best_f, self.began)
         wall = 10.0 * (1.0 + abs(top))
         if np.abs(away).max() <= REACH:
-            value, grads = evaluate(unflatten(x))
+            value, grads = self._evaluate(self.unflatten(x))
             f, g = -float(value), -_flat(grads)
             if np.isfinite(f) and np.isfinite(g).all():
-                if f < best_f:
-                    best_x, best_f = x.copy(), f
+                if f < self.best_f:
+                    self.best_x, self.best_f = x.copy(), f
                 return f, g
-            failures += 1
-            if not np.isfinite(best_f):
+            self.failures += 1
+            if not np.isfinite(self.best_f):
                 return f, g
         return top + wall, 2.0 * wall * away / max(float(away @ away), 1e-300)
 
-    def callback(intermediate_result):
-        nonlocal began
-        began = float(intermediate_result.fun)
-        monitor.record(np.array([-intermediate_result.fun]))
-        reason = monitor.judge(unflatten(intermediate_result.x), -float(intermediate_result.fun))
-        if reason:
+    def callback(self, intermediate_result) -> None:  # SciPy requires this name
+        self.began = float(intermediate_result.fun)
+        self._monitor.record(np.array([-intermediate_result.fun]))
+        if reason := self._monitor.judge(self.unflatten(intermediate_result.x), -self.began):
             raise _Stop(reason)
 
-    compiled(value_and_gradient).lower(ascent, start, key)
-    threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
-    f, _ = fun(best_x)
-    if not np.isfinite(best_f):
-        what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
-        raise FloatingPointError(
-            f"the {what} at the start; check the starting values, or let initialise=True set their scales. Labels much "
-            "farther from the prior's mean than from each other need a trained one, ig.means.Constant(); those with "
-            'little noise, float64: jax.config.update("jax_enable_x64", True).'
-        )
-    if stop := monitor.judge(unflatten(best_x), -f):
-        return stop, failures
-    from scipy.optimize import minimize
 
-    reason = "all steps done"
-    try:
-        for _ in range(RESTARTS):
-            before = began = best_f
-            left = steps - monitor.step
-            if left <= 0:
-                break
-            options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 60, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}
-            done = minimize(fun, best_x, jac=True, method="L-BFGS-B", callback=callback, options=options)
-            if done.status == 0:
-                reason = "converged"
-                break
-            if before - best_f <= 1e-9 * (1.0 + abs(best_f)):  # the line search fails where rounding hides the slope
-                reason = "converged as far as rounding allows"
-                break
-        else:
-            reason = "the line search gave up" if monitor.step < steps else reason
-    except _Stop as stop:
-        reason = str(stop)
-    return reason, failures
+def _converge(search: _Search, steps: int, monitor: Monitor) -> str:
+    """Run SciPy's L-BFGS, and restart it if it gives up early; the reason for the end."""
+    from scipy.optimize import minimize  # imported by `maximise` in another thread
+
+    for _ in range(RESTARTS):
+        before = search.began = search.best_f
+        left = steps - monitor.step
+        if left <= 0:
+            return "all steps done"
+        options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 60, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}
+        done = minimize(
+            search.value, search.best_x, jac=True, method="L-BFGS-B", callback=search.callback, options=options
+        )
+        if done.status == 0:
+            return "converged"
+        if before - search.best_f <= 1e-9 * (1.0 + abs(search.best_f)):  # rounding hides the slope from line searches
+            return "converged as far as rounding allows"
+    return "the line search gave up" if monitor.step < steps else "all steps done"
 
 
 def _flat(arrays: list[Array]) -> np.ndarray:

@@ -1,16 +1,23 @@
-"""What watches a fit: history, the best parameters so far, early stopping, the progress bar and callbacks."""
+"""What watches a run: history, the best parameters so far, early stopping, the progress bar and callbacks."""
 
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Array
 
 STOPPED = "the callback asked to stop"
 
 
 class History(NamedTuple):
-    """The objective along the way: for each step its number, the bound before it, and seconds since the start."""
+    """The objective during a fit.
+
+    Attributes:
+        step: the number of each step.
+        bound: the objective before each step.
+        seconds: the seconds from the start of the run to the end of each step.
+    """
 
     step: np.ndarray
     bound: np.ndarray
@@ -18,7 +25,14 @@ class History(NamedTuple):
 
 
 class Progress:
-    """What a callback is given: `step`, `bound` (smoothed or held out), `seconds`, and `model` at this point."""
+    """What a callback receives.
+
+    Attributes:
+        step: the number of steps so far.
+        bound: the bound, smoothed if it is noisy; or the score on held-out data.
+        seconds: the seconds since the start of the run.
+        model: the model at this point.
+    """
 
     def __init__(self, step: int, bound: float, seconds: float, build: Callable[[], Any]):
         self.step, self.bound, self.seconds = step, bound, seconds
@@ -26,39 +40,54 @@ class Progress:
 
     @property
     def model(self) -> Any:
-        """The model at this point (built when asked for)."""
+        """The model at this point, built on request."""
         return self._build()
 
 
-class Monitor:
-    """Collects history and decides what was best and when to stop.
+class Watch(NamedTuple):
+    """What is called between the steps of a run.
 
-    The score that decides is `held_out(parameters)` where given; else the bound itself when it is deterministic,
-    or its moving average over about `window` steps when it comes from minibatches or samples.
+    Attributes:
+        progress: whether to show a progress bar, or its label.
+        callback: the user's callback.
+        patience: the number of steps without improvement after which to stop.
+        look: raises KeyboardInterrupt if the user has pressed Ctrl-C.
+        build: makes a model from free arrays.
+        held_out: the score of free arrays on held-out data.
     """
 
-    def __init__(
-        self,
-        total: int,
-        *,
-        progress: bool | str,
-        label: str,
-        callback: Callable | None,
-        patience: int | None,
-        look: Callable[[], None],
-        build: Callable[[Any], Any],
-        held_out: Callable | None,
-        window: float,
-    ):
-        self.build, self.callback, self.held_out = build, callback, held_out
-        self.patience, self.look, self.window = patience, look, window
+    progress: bool | str
+    callback: Callable | None
+    patience: int | None
+    look: Callable[[], None]
+    build: Callable[[list[Array]], Any]
+    held_out: Callable[[list[Array]], float] | None
+
+
+class Monitor:
+    """Collects the history, keeps the best parameters, and decides when to stop.
+
+    The score that decides is `watch.held_out` of the parameters, if given. Otherwise it is the bound itself if it is
+    deterministic, or its moving average if it comes from minibatches or samples.
+
+    Args:
+        total: the number of steps of the run.
+        label: the label of the progress bar, unless the user gave one.
+        window: the length of the moving average in steps; 1 for a deterministic bound.
+        watch: what is called between steps.
+    """
+
+    def __init__(self, total: int, label: str, window: float, watch: Watch):
+        self.build, self.callback, self.held_out = watch.build, watch.callback, watch.held_out
+        self.patience, self.look, self.window = watch.patience, watch.look, window
         self.bounds: list[np.ndarray] = []
         self.times: list[np.ndarray] = []
         self.step = 0
         self.seen, self.smoothed = 0, np.nan
         self.best_score, self.best, self.best_step, self.outdated = -np.inf, None, 0, False
         self.started = time.perf_counter()
-        self.bar = _bar(total, progress if isinstance(progress, str) else label) if progress else None
+        shown = watch.progress if isinstance(watch.progress, str) else label
+        self.bar = _bar(total, shown) if watch.progress else None
 
     def record(self, values: np.ndarray) -> None:
         """Add the objective of some steps."""
@@ -67,7 +96,7 @@ class Monitor:
         self.bounds.append(values)
         self.times.append(np.linspace(before, now, len(values) + 1)[1:])
         self.step += len(values)
-        for value in values[np.isfinite(values)]:  # one by one: how many come at a time is the clock's choice
+        for value in values[np.isfinite(values)]:  # one by one: the result must not depend on how many come at a time
             self.seen += 1
             rate = 1.0 / min(self.window, self.seen)
             self.smoothed = value if rate == 1.0 else self.smoothed + rate * (value - self.smoothed)
@@ -76,9 +105,14 @@ class Monitor:
             self.bar.update(len(values))
 
     def judge(self, parameters: Any, score: float | None = None) -> str | None:
-        """Compare these parameters with the best; a reason to stop, or None.
+        """Compare these parameters with the best so far, and ask whether to stop.
 
-        `score` is their bound where it is known exactly; without it the moving average stands in.
+        Args:
+            parameters: the free arrays.
+            score: their bound if it is known exactly; otherwise the moving average is used.
+
+        Returns:
+            The reason to stop, or None.
         """
         score = self.smoothed if score is None else score
         if self.held_out is not None:
@@ -94,16 +128,19 @@ class Monitor:
         return None
 
     def change(self) -> None:
-        """The objective is another one from now on: what is judged next replaces the best, unless held-out data do."""
+        """Announce a new objective: the parameters judged next replace the best, unless held-out data decide."""
         self.outdated, self.best_step = self.held_out is None, self.step
 
     @property
     def knows_nothing(self) -> bool:
-        """Whether no step was taken and nothing judged: then there is nothing to return."""
+        """Whether no step was taken and no parameters were judged, so that there is nothing to return."""
         return self.step == 0 and self.best is None
 
     def close(self, reason: str) -> History:
-        """End the progress bar, which says why the fit ended; the history. Without a judgement the average stands."""
+        """End the progress bar, which shows why the run ended, and return the history.
+
+        If no parameters were judged, their score is the moving average.
+        """
         if self.best is None:
             self.best_score = self.smoothed
         if self.bar is not None:

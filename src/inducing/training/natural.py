@@ -1,4 +1,4 @@
-"""Natural gradients of q(u): steps in the geometry of Gaussians, the same in the coordinates u, v and w."""
+"""Natural gradients of q(u): steps in the geometry of Gaussians, which are the same in the coordinates u, v and w."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from inducing.bounds.elbo import elbo
 from inducing.checks import check_data, check_model
 from inducing.data import as_data
 from inducing.layers import qu
-from inducing.layers.sparse_gp import SparseGP
+from inducing.layers.base import AbstractLayer
 from inducing.parameters import dtype_of
 
 HALVINGS = 40
@@ -28,17 +28,29 @@ def natural_step(
     gamma: Any,
     reach: Any = jnp.inf,
 ) -> tuple[Float[Array, "L M"], Array]:
-    """One ascent step of length γ in the natural parameters of q = N(m, S), S = R Rᵀ, for any form of root.
+    """One ascent step of length γ in the natural parameters of q = N(m, S), S = R Rᵀ.
 
         S_new⁻¹ = S⁻¹ − 2γ ∂/∂S  =  R⁻ᵀ B R⁻¹,   B = I − γ(P + Pᵀ),   P = Φ(Rᵀ R̄)
         R_new = R C,   C Cᵀ = B⁻¹,               m_new = m + γ S_new m̄
 
     γ is halved until B is positive definite and |m_new − m| ≤ `reach` + |m|/10.
 
-    >>> one = jnp.ones((1, 1))
-    >>> m, root = natural_step(0.0 * one, one[None], one, -0.5 * one[None], 1.0)
-    >>> round(float(root[0, 0, 0] ** 2), 6), round(float(m[0, 0]), 6)
-    (0.666667, 0.666667)
+    Args:
+        mean: m.
+        root: R, full, diagonal or coupled; see `layers.qu`.
+        mean_grad: m̄, the gradient of the objective.
+        root_grad: R̄, the gradient of the objective.
+        gamma: γ.
+        reach: how far the mean may move.
+
+    Returns:
+        The new mean and root.
+
+    Examples:
+        >>> one = jnp.ones((1, 1))
+        >>> m, root = natural_step(0.0 * one, one[None], one, -0.5 * one[None], 1.0)
+        >>> round(float(root[0, 0, 0] ** 2), 6), round(float(m[0, 0]), 6)
+        (0.666667, 0.666667)
     """
     gamma, reach = jnp.asarray(gamma, mean.dtype), jnp.asarray(reach, mean.dtype)
     if qu.is_diagonal(root):
@@ -55,7 +67,7 @@ def _full_step(m: Array, R: Array, m_bar: Array, R_bar: Array, gamma: Array, rea
     eye = jnp.eye(m.shape[0], dtype=m.dtype)
     slope = R.T @ m_bar
 
-    def attempt(g):  # of B with rows and columns reversed, so that C is lower triangular
+    def attempt(g):  # the factor of B with rows and columns reversed, so that C is lower triangular
         C = triangular_inverse(cholesky((eye - g * G)[::-1, ::-1]))[::-1, ::-1].T
         return C, R @ (g * (C @ (C.T @ slope)))
 
@@ -81,7 +93,7 @@ def _within(reach: Array, m: Array, move: Array) -> Array:
 
 
 def _halve(attempt: Callable, good: Callable, gamma: Array) -> Any:
-    """The attempt with the first of γ, γ/2, γ/4, … that is good (a comparison with NaN is not)."""
+    """The attempt with the first of γ, γ/2, γ/4, … that is good; NaN is never good."""
     halves = 2.0 * gamma, jax.tree.map(lambda a: jnp.full(a.shape, jnp.nan, a.dtype), jax.eval_shape(attempt, gamma)), 0
     return jax.lax.while_loop(
         lambda s: ~good(*s[1]) & (s[2] <= HALVINGS), lambda s: (0.5 * s[0], attempt(0.5 * s[0]), s[2] + 1), halves
@@ -98,22 +110,40 @@ def natural_gradient_step(
     key: Array | None = None,
     num_data: int | None = None,
 ) -> Any:
-    """The model after one natural-gradient step of length `gamma` on q(u) = N(m, S) of a SparseGP layer.
+    """Take one natural-gradient step on q(u) = N(m, S) of a SparseGP layer.
 
         S_new⁻¹ = S⁻¹ − 2γ ∂/∂S,      m_new = m + γ S_new ∂/∂m
 
-    With a Gaussian likelihood, all data and γ = 1 this lands on the optimum: it equals `ig.collapse`. A q(u) that has
-    no room for the optimum's correlations (a diagonal one, or one per latent where outputs mix latents) overshoots
-    instead, and may diverge: take a γ of 0.1, say. γ is halved until the new covariance is positive definite.
-    `layer` is its number, or `lambda m: m.layers[0].layers[1]` for one inside a Skip. `objective`, `key` and `num_data`
-    are as in `ig.elbo`.
+    With a Gaussian likelihood, all data and γ = 1, one step reaches the optimum: it equals `ig.collapse`. A q(u) that
+    cannot represent the correlations of the optimum (a diagonal one, or one for each latent if outputs mix latents)
+    overshoots instead, and may diverge: use a smaller γ, such as 0.1. γ is halved until the new covariance is positive
+    definite.
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
-    >>> stepped = ig.natural_gradient_step(model, data)
-    >>> abs(float(ig.elbo(stepped, data) - ig.collapsed_elbo(model, data))) < 1e-9
-    True
+    Args:
+        model: a model.
+        data: (X, y) or `ig.Data`.
+        gamma: γ, the length of the step.
+        objective: a function of (model, data) to maximise, such as `ig.elbo`.
+        layer: the number of the layer, or a function of the model that returns it, such as
+            `lambda m: m.layers[0].layers[1]` for a layer inside a Skip. Any layer with one Gaussian q(u) serves.
+        key: a JAX random key for the objective, if it needs one.
+        num_data: the number of all data, if `data` are a minibatch.
+
+    Returns:
+        The model after the step.
+
+    Raises:
+        IndexError: if there is no layer of that number.
+        TypeError: if the layer does not have exactly one Gaussian q(u), or has a Kronecker root.
+        ValueError: if the data do not fit the model.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model, data = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 1.0], [0.5, 0.2])
+        >>> stepped = ig.natural_gradient_step(model, data)
+        >>> abs(float(ig.elbo(stepped, data) - ig.collapsed_elbo(model, data))) < 1e-9
+        True
     """
     check_model(model)
     if not callable(layer) and not -len(model.layers) <= layer < len(model.layers):
@@ -121,21 +151,30 @@ def natural_gradient_step(
             f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."
         )
     pick: Callable[[Any], Any] = layer if callable(layer) else lambda m: m.layers[layer]
-    gp = pick(model)
-    if not isinstance(gp, SparseGP):
-        name = "layer(model)" if callable(layer) else f"layers[{layer}]"
-        raise TypeError(f"{name} is a {type(gp).__name__}; natural gradients are for SparseGP layers.")
-    if qu.is_kronecker(gp.root):
-        raise TypeError("a Kronecker root has no natural-gradient step in closed form; use ig.fit(..., method='adam').")
+    mean, root = _gaussian(pick(model), "layer(model)" if callable(layer) else f"layers[{layer}]")
     data = as_data(data, dtype_of(model))
     check_data(model, data)
 
     def where(m):
-        return pick(m).mean, pick(m).root
+        return pick(m).gaussians()[0]
 
     def value(q):
         return objective(eqx.tree_at(where, model, q), data, **given)
 
     given = {name: v for name, v in (("key", key), ("num_data", num_data)) if v is not None}
-    grads = jax.grad(value)((gp.mean, gp.root))
-    return eqx.tree_at(where, model, natural_step(gp.mean, gp.root, *grads, gamma))
+    grads = jax.grad(value)((mean, root))
+    return eqx.tree_at(where, model, natural_step(mean, root, *grads, gamma))
+
+
+def _gaussian(layer: Any, name: str) -> tuple[Array, Array]:
+    """The mean and root of the one Gaussian q(u) of a layer."""
+    gaussians = layer.gaussians() if isinstance(layer, AbstractLayer) else ()
+    if len(gaussians) != 1:
+        raise TypeError(
+            f"{name} is a {type(layer).__name__}; natural gradients are for SparseGP layers, and others with one "
+            f"Gaussian q(u): this one has {len(gaussians)}."
+        )
+    ((mean, root),) = gaussians
+    if qu.is_kronecker(root):
+        raise TypeError("a Kronecker root has no natural-gradient step in closed form; use ig.fit(..., method='adam').")
+    return mean, root

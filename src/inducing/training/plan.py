@@ -1,44 +1,52 @@
-"""How to train: what the user asked for, or what suits the model and the data."""
+"""How to train: the method that the user asked for, or the one that suits the model and the data."""
 
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from inducing.bounds.collapsed import collapse, collapsed_elbo, log_evidence
-from inducing.bounds.elbo import elbo
-from inducing.bounds.gplvm import gplvm_collapse, gplvm_elbo
-from inducing.data import Data
+import jax
+
+from inducing.bounds.conjugate import conjugate_layer
+from inducing.bounds.objective import Optimum, Target
 from inducing.layers import qu
-from inducing.layers.sparse_gp import SparseGP, sparse_gps
+from inducing.layers.sparse_gp import SparseGP
+from inducing.model import Model
 from inducing.parameters import Partition
 from inducing.priors.base import weights
-from inducing.training.problem import Objective, Problem, base, bound
+from inducing.training.arguments import Arguments
+from inducing.training.problem import free_positions
 
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
-BATCH = 1024  # rows in a default minibatch; up to twice as many data are taken whole
+BATCH = 1024  # rows in a default minibatch; up to twice as many data are used whole
 AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
-OPTIMAL_Q = {collapsed_elbo: collapse, log_evidence: collapse, gplvm_elbo: gplvm_collapse}
-REACH = 3.0  # of the prior's standard deviations that q(u) may move by in a natural step, and a tenth of where it is
+REACH = 3.0  # see Plan.reach
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
+
+Positions = tuple[tuple[int, Any], ...]
+"""For each q(u), the positions of its mean and root (a tuple for a Kronecker root) among the free arrays."""
 
 
 class Plan(NamedTuple):
-    """A method with all that it needs.
+    """A method with its settings.
 
-    `natural` are the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
-    steps.
-
-    Of these steps `gamma` is the length; `reach` bounds, in standard deviations of the prior, how far q(u) moves in
-    one, beside a tenth of what it has moved before. The curvature of the objective at q(u) may say nothing of that
-    where a step leads: for counts of 1e4, one from f = 0 went to 1000, where e^f is no number.
-
-    `optimal_q` sets q(u) to its optimum at the end, for an objective that does not look at it; `noisy` says that the
-    objective comes from minibatches or samples; `why` is for the message.
+    Attributes:
+        method: one of `METHODS` other than "auto".
+        why: why this method was chosen, for the message.
+        objective: what is maximised.
+        natural: the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
+            steps.
+        batch_size: the number of rows in a minibatch; None for all data.
+        gamma: the length of natural-gradient steps.
+        reach: the distance in standard deviations of the prior, beyond a tenth of the distance moved so far, that q(u)
+            may move in one natural-gradient step. The curvature at q(u) may say nothing about the place that a step
+            leads to: for counts of 1e4, one step from f = 0 leads to f = 1000, where e^f overflows.
+        optimal_q: sets q(u) to its optimum at the end, for an objective that does not depend on q(u); else None.
+        noisy: whether the objective comes from minibatches or samples.
     """
 
     method: str
     why: str
-    objective: Objective
+    objective: Target
     natural: tuple[tuple[int, int], ...]
     batch_size: int | None
     gamma: float
@@ -48,126 +56,141 @@ class Plan(NamedTuple):
 
     @property
     def default_steps(self) -> int:
-        """How many steps are taken if nobody says."""
+        """The number of steps unless the user gives one."""
         return STEPS[self.method]
 
 
-def make_plan(
-    model: Any,
-    data: Data,
-    parts: Partition,
-    objective: Callable,
-    log_prior: Callable | None,
-    method: str,
-    batch_size: int | None,
-    gamma: float | None,
-    asked: tuple[str, ...],
-) -> Plan:
-    """Choose, and refuse what cannot be. `asked` names the given options that only gradient steps have."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
-    target = Objective(objective, log_prior)
-    minibatches = batch_size is not None and batch_size < len(data)
+def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
+    """Choose a method and its settings.
+
+    Args:
+        given: the arguments of `fit`, checked.
+        model: the model at the start.
+        parts: the model split into the arrays that move and all the rest.
+
+    Raises:
+        ValueError: if the arguments contradict each other, the model or the objective.
+    """
+    if given.method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {given.method!r}.")
+    target = Target(given.objective, given.log_prior)
+    options = _step_options(given, target)
+    q = _trained_q(model, parts)
+    noisy = target.is_noisy(model)
+    method, why = given.method, "as asked"
+    if method == "auto":
+        method, why = _choose(given, model, target, q, bool(options))
+    _check_method(method, given, options, noisy)
+
+    ordinary = _ordinary_optimum(model, target)
+    quadratic = target.is_quadratic(model)
+    if method == "collapsed":
+        _check_collapsed(model, target)
+        target = target.at_optimum(model)
+    optimal_q = _optimal_q(model, target, q)
+    natural = _natural(method, q, optimal_q)
+    batch_size = _batch_size(given, method, target)
+    lands = ordinary is not None and batch_size is None and _can_be_optimal(conjugate_layer(model))
+    gamma = given.gamma if given.gamma is not None else (1.0 if lands else 0.1)
+    reach = REACH if all(layer.is_whitened for layer in model.layers) and not quadratic else math.inf
+    noisy = noisy or batch_size is not None
+    return Plan(method, why, target, natural, batch_size, float(gamma), reach, optimal_q, noisy)
+
+
+def _step_options(given: Arguments, target: Target) -> tuple[str, ...]:
+    """The names of the given options that only gradient steps have."""
+    minibatches = _has_minibatches(given)
     if minibatches and not target.takes_num_data:
         raise ValueError(
             "this objective needs all data at once: it takes no num_data to scale a minibatch up, or cannot; leave "
             "batch_size out, or use one such as ig.elbo."
         )
-    if "optimiser" in asked and "learning_rate" in asked:
+    if given.optimiser is not None and given.learning_rate is not None:
         raise ValueError("learning_rate is that of the default Adam; put it into optimiser, or leave one of them out.")
-    asked = ("batch_size", *asked) if minibatches else asked
-    q = _trained_q(parts)
-    integrates = base(objective) is elbo and bound(objective).get("integrate", True)  # without noise in one layer
-    samples = target.takes_key and (model.is_stochastic or not integrates)
-    why = "as asked"
-    if method == "auto":
-        method, why = _choose(model, data, target, q, samples, bool(asked))
-    if method in ("collapsed", "lbfgs") and asked:
-        raise ValueError(
-            f"method={method!r} is L-BFGS on all data and knows no {' or '.join(asked)}; use 'natgrad' or 'adam', or "
-            "leave that out."
-        )
-    if method == "collapsed":
-        _check_collapsed(model, objective)
-        target = Objective(collapsed_elbo, log_prior)
-    optimal_q = OPTIMAL_Q.get(target.fn)
-    if optimal_q:
-        _check_optimal(q)
-    if method == "lbfgs" and samples:
-        raise ValueError("method='lbfgs' needs an objective without noise, and this one samples; use 'adam'.")
-    natural: tuple[tuple[int, int], ...] = ()
-    if method.startswith("natgrad"):
-        natural = q if method == "natgrad-all" else q[-1:]
-        if not natural or optimal_q or any(isinstance(root, tuple) for _, root in natural):
-            raise ValueError(
-                f"method={method!r} needs a SparseGP layer whose mean and root (of no Kronecker form) the objective "
-                "trains; use 'adam'."
-            )
-    elif "gamma" in asked:
-        raise ValueError(
-            f"gamma={gamma} is the length of natural-gradient steps, which {method!r} does not take; leave it out."
-        )
-    whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
-    if not whole and batch_size is None and len(data) > 2 * BATCH:
-        batch_size, minibatches = BATCH, True
-    quadratic = _is_conjugate(model) and integrates  # in u: its curvature is the same everywhere
-    lands = quadratic and objective is elbo and _can_be_optimal(model.layers[0])
-    gamma = gamma if gamma is not None else (1.0 if lands and not minibatches else 0.1)
-    whitened = all(layer.coordinates == "w" for layer in sparse_gps(model))
-    size, reach = batch_size if minibatches else None, REACH if whitened and not quadratic else math.inf
-    return Plan(method, why, target, natural, size, float(gamma), reach, optimal_q, samples or minibatches)
+    options = {
+        "batch_size": minibatches,
+        "optimiser": given.optimiser is not None,
+        "learning_rate": given.learning_rate is not None,
+        "gamma": given.gamma is not None,
+        "clamp": given.clamp > 0,
+    }
+    return tuple(name for name, is_given in options.items() if is_given)
 
 
-def _trained_q(parts: Partition) -> tuple[tuple[int, Any], ...]:
-    """The positions of the mean and root (a tuple for a Kronecker one) of each q(u) that trains, tied ones once."""
-    where = sparse_gps(Problem(parts, [None] * len(parts.free)).positions())
-    pairs: list[Any] = [(gp.mean, gp.root) for gp in where if gp.mean is not None and gp.root is not None]
-    return tuple(dict.fromkeys(pairs))
+def _has_minibatches(given: Arguments) -> bool:
+    return given.batch_size is not None and given.batch_size < len(given.data)
 
 
-def _is_conjugate(model: Any) -> bool:
-    layer = model.layers[0]
-    alone = len(model.layers) == 1 and isinstance(layer, SparseGP)
-    return alone and model.likelihood.has_gaussian_noise(layer.prior.num_outputs)
+def _trained_q(model: Model, parts: Partition) -> Positions:
+    """The positions of each q(u) whose mean and root train; of tied ones, once."""
+    where = free_positions(model, parts)
+    gaussians = [q for layer in model.layers for q in layer.gaussians()]
+    pairs = [(where.get(id(mean)), jax.tree.map(lambda r: where.get(id(r)), root)) for mean, root in gaussians]
+    return tuple(dict.fromkeys((m, r) for m, r in pairs if m is not None and r is not None))
 
 
-def _can_be_optimal(layer: SparseGP) -> bool:
-    """Whether q(u) has the form of its optimum, where a natural step of length 1 lands. One that leaves correlations
-    out overshoots: its parts all go at once to where each should be if the others stayed."""
-    alone = layer.prior.num_latents == 1 or weights(layer.prior) is None
-    return qu.is_coupled(layer.root) or (qu.is_full(layer.root) and alone)
+def _ordinary_optimum(model: Model, target: Target) -> Optimum | None:
+    """The optimal q(u) in closed form, if the objective is the ordinary bound of a sparse GP with Gaussian noise."""
+    optimum = target.optimum(model)
+    return optimum if optimum is not None and optimum.collapsed and not target.ignores_q(model) else None
 
 
-def _choose(model: Any, data: Data, target: Objective, q: tuple, samples: bool, stepwise: bool) -> tuple[str, str]:
-    if target.fn is collapsed_elbo and not stepwise:
+def _choose(given: Arguments, model: Model, target: Target, q: Positions, stepwise: bool) -> tuple[str, str]:
+    """The method for "auto", and why. `stepwise` says that the user gave options of gradient steps."""
+    optimum, ignores_q = target.optimum(model), target.ignores_q(model)
+    if ignores_q and optimum is not None and optimum.collapsed and not stepwise:
         return "collapsed", "the objective is the collapsed bound"
     if not target.takes_num_data and not stepwise:
-        return (
-            ("adam", "the objective samples") if samples else ("lbfgs", "the objective is of all data and has no noise")
-        )
-    full = _is_conjugate(model) and not qu.is_diagonal(root := model.layers[0].root) and not qu.is_kronecker(root)
-    if target.fn is elbo and full and q and not stepwise:
-        layer = model.layers[0]
-        L, M, J = layer.prior.num_latents, layer.num_features, layer.prior.num_sites
-        cost = len(data) * J * M**2 * (L if weights(layer.prior) is None else L**2)
-        if cost <= AFFORDABLE:
-            return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
-    if q and target.fn not in OPTIMAL_Q and not isinstance(q[-1][1], tuple):
+        if target.is_noisy(model):
+            return "adam", "the objective samples"
+        return "lbfgs", "the objective is of all data and has no noise"
+    if q and not stepwise and _ordinary_optimum(model, target) and _is_affordable(model, len(given.data)):
+        return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
+    if q and not ignores_q and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
     return "adam", "gradient steps for all parameters"
 
 
-def _check_collapsed(model: Any, objective: Callable) -> None:
-    if not _is_conjugate(model):
+def _is_affordable(model: Model, num_data: int) -> bool:
+    """Whether the collapsed bound replaces the model's q(u), which is neither diagonal nor Kronecker, at low cost."""
+    layer = conjugate_layer(model)
+    if layer is None or qu.is_diagonal(layer.root) or qu.is_kronecker(layer.root):
+        return False
+    L, M, J = layer.prior.num_latents, layer.num_features, layer.prior.num_sites
+    return num_data * J * M**2 * (L if weights(layer.prior) is None else L**2) <= AFFORDABLE
+
+
+def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy: bool) -> None:
+    if method in ("collapsed", "lbfgs") and options:
+        raise ValueError(
+            f"method={method!r} is L-BFGS on all data and knows no {' or '.join(options)}; use 'natgrad' or 'adam', or "
+            "leave that out."
+        )
+    if method == "lbfgs" and noisy:
+        raise ValueError("method='lbfgs' needs an objective without noise, and this one samples; use 'adam'.")
+    if given.gamma is not None and not method.startswith("natgrad"):
+        raise ValueError(
+            f"gamma={given.gamma} is the length of natural-gradient steps, which {method!r} does not take; leave it "
+            "out."
+        )
+
+
+def _check_collapsed(model: Model, target: Target) -> None:
+    if conjugate_layer(model) is None:
         kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
         raise ValueError(
             f"method='collapsed' is for one SparseGP layer with Gaussian noise, not ({kinds}); use 'natgrad'."
         )
-    if objective not in (elbo, collapsed_elbo):
+    optimum = target.optimum(model)
+    if optimum is None or not optimum.collapsed:
         raise ValueError("method='collapsed' maximises ig.collapsed_elbo; leave objective out, or use another method.")
 
 
-def _check_optimal(q: tuple) -> None:
+def _optimal_q(model: Model, target: Target, q: Positions) -> Callable | None:
+    """The function that sets q(u) to its optimum, if the objective does not depend on q(u)."""
+    optimum = target.optimum(model)
+    if optimum is None or not target.ignores_q(model) or not (q or optimum.required):
+        return None
     if not q:
         raise ValueError(
             "this objective, or method='collapsed', sets q(u) to its optimum, but freeze holds it; train the other "
@@ -178,3 +201,37 @@ def _check_optimal(q: tuple) -> None:
             "this objective, or method='collapsed', sets q(u) to its optimum, which has no Kronecker root; build the "
             "SparseGP without root, or use ig.elbo and 'adam'."
         )
+    return optimum.attain
+
+
+def _natural(method: str, q: Positions, optimal_q: Callable | None) -> tuple[tuple[int, int], ...]:
+    """The positions of each q(u) that takes natural-gradient steps."""
+    if not method.startswith("natgrad"):
+        return ()
+    natural = q if method == "natgrad-all" else q[-1:]
+    if not natural or optimal_q or any(isinstance(root, tuple) for _, root in natural):
+        raise ValueError(
+            f"method={method!r} needs a SparseGP layer whose mean and root (of no Kronecker form) the objective "
+            "trains; use 'adam'."
+        )
+    return natural
+
+
+def _batch_size(given: Arguments, method: str, target: Target) -> int | None:
+    """The number of rows in a minibatch; None for all data."""
+    if given.batch_size is not None:
+        return given.batch_size if _has_minibatches(given) else None
+    whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
+    return BATCH if not whole and len(given.data) > 2 * BATCH else None
+
+
+def _can_be_optimal(layer: SparseGP | None) -> bool:
+    """Whether q(u) has the form of its optimum, which a natural-gradient step of length 1 then reaches.
+
+    A q(u) without some of the correlations would overshoot: each part moves to its optimum given the present value of
+    the others, and all move at once.
+    """
+    if layer is None:
+        return False
+    alone = layer.prior.num_latents == 1 or weights(layer.prior) is None
+    return qu.is_coupled(layer.root) or (qu.is_full(layer.root) and alone)

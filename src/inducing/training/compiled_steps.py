@@ -1,4 +1,4 @@
-"""Gradient steps inside one compiled loop: Adam or any Optax optimiser, with natural gradients for q(u)."""
+"""Gradient steps inside one compiled loop: any Optax optimiser, and natural gradients for q(u)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,25 +10,32 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from inducing._xla import barrier
+from inducing.bounds.objective import Target
 from inducing.data import Data
 from inducing.parameters import as_key
 from inducing.training.natural import natural_step
-from inducing.training.problem import Objective, Problem, minibatch
+from inducing.training.problem import Problem
 
-CHUNK = 4096  # the largest number of steps between two looks at the clock
+CHUNK = 4096  # the largest number of steps in one call of the compiled loop
 
 
 class Loop(eqx.Module):
-    """All that stays the same during the steps.
+    """Everything that does not change during the steps.
 
-    `natural` holds the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
-    steps; all others are the optimiser's. `per_datum` holds those whose rows belong to single data: a minibatch moves
-    only its own rows of them.
+    Attributes:
+        problem: the model split into free arrays and all the rest.
+        data: all data.
+        objective: what is maximised.
+        optimiser: moves all free arrays that take no natural-gradient steps.
+        natural: the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
+            steps.
+        batch_size: the number of rows in a minibatch; None for all data.
+        per_datum: the positions of the arrays whose rows belong to single data. A minibatch moves only its own rows.
     """
 
     problem: Problem
     data: Data
-    objective: Objective
+    objective: Target
     optimiser: optax.GradientTransformation = eqx.field(static=True)
     natural: tuple[tuple[int, int], ...] = eqx.field(static=True)
     batch_size: int | None = eqx.field(static=True)
@@ -36,13 +43,23 @@ class Loop(eqx.Module):
 
     @property
     def rest(self) -> list[int]:
-        """Positions of the free arrays that the optimiser moves."""
+        """The positions of the free arrays that the optimiser moves."""
         taken = {i for pair in self.natural for i in pair}
         return [i for i in range(len(self.problem.units)) if i not in taken]
 
 
 class State(eqx.Module):
-    """What a step changes. `order` is the shuffled epoch, `failures` counts steps skipped for being NaN or infinite."""
+    """What a step changes.
+
+    Attributes:
+        free: the arrays that move.
+        optimiser: the state of the optimiser.
+        key: the random key of the run.
+        order: the shuffled rows of the present epoch; empty without minibatches.
+        step: the number of steps taken.
+        failures: the number of steps skipped because something was NaN or infinite.
+        streak: the number of steps skipped in a row.
+    """
 
     free: list[Array]
     optimiser: Any
@@ -54,11 +71,21 @@ class State(eqx.Module):
 
 
 class Pace(eqx.Module):
-    """γ grows log-linearly from `gamma_start` to `gamma` over `ramp` steps; till step `clamp` only `active` move.
+    """The lengths of steps.
 
-    Gradient steps become shorter in the last `fade` steps before step `end`, down to a twentieth of their length, and γ
-    in the last third of these, down to a tenth: q(u) has to follow the rest until that rests. `reach` is that of
-    `natural_step`.
+    γ decreases later than the length of gradient steps: q(u) must keep following the other parameters until these have
+    converged.
+
+    Attributes:
+        gamma_start: the length γ of the first natural-gradient step.
+        gamma: the length γ after `ramp` steps, between which it grows log-linearly.
+        reach: how far q(u) may move in a natural-gradient step; see `natural_step`.
+        ramp: the number of steps over which γ grows.
+        fade: the number of steps before `end` in which gradient steps become shorter, down to a twentieth. γ decreases
+            in the last third of them, down to a tenth.
+        end: the last step; infinite if steps keep their length.
+        clamp: the number of steps in which only `active` arrays move.
+        active: for each free array, whether it moves from the beginning.
     """
 
     gamma_start: Float[Array, ""]
@@ -72,12 +99,15 @@ class Pace(eqx.Module):
 
 
 def start_key(key: Array | None, start: Int[Array, ""]) -> Array:
-    """The key of a start, of which a fit may have several. In compiled code, where it costs less to compile."""
+    """The random key of one start of a fit. Called in compiled code, where it is cheaper to compile."""
     return jax.random.fold_in(as_key(key), start)
 
 
 def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State:
-    """The state before the first step. Its arrays are strongly typed, as those after a step are: one compilation."""
+    """The state before the first step.
+
+    Its arrays are strongly typed, as those after a step are; otherwise the loop would be compiled twice.
+    """
     free = [jax.lax.convert_element_type(f, f.dtype) for f in loop.problem.free]
     with jax.numpy_dtype_promotion("standard"):
         optimiser = loop.optimiser.init([free[i] for i in loop.rest]) if loop.rest else ()
@@ -87,10 +117,19 @@ def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State
 
 
 def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> tuple[State, Float[Array, " CHUNK"]]:
-    """Take `num_steps` ≤ CHUNK steps; the new state and the objective before each step.
+    """Take steps.
 
-    The rows of a step are gathered during the step before, so that nothing has to wait for them. Compiled once for each
-    structure of model, objective and optimiser, whatever the values.
+    The rows of a step are gathered during the step before it, so that nothing waits for them. The loop is compiled once
+    for each structure of model, objective and optimiser, whatever their values.
+
+    Args:
+        loop: what does not change.
+        pace: the lengths of steps.
+        state: the state before these steps.
+        num_steps: the number of steps, at most `CHUNK`.
+
+    Returns:
+        The new state, and the objective before each step, NaN after the last one.
     """
 
     def body(i, carry):
@@ -107,7 +146,7 @@ def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> 
 
 
 def _rows(loop: Loop, key: Array, step: Int[Array, ""], order: Array) -> tuple[Int[Array, " N"], Data | None]:
-    """The order of the epoch that `step` is in, given that of the step before, and the step's rows (None: all)."""
+    """The shuffled rows of the epoch of `step`, given those of the step before, and the rows of `step` (None: all)."""
     if loop.batch_size is None:
         return order, None
     size, N = loop.batch_size, len(loop.data)
@@ -116,12 +155,16 @@ def _rows(loop: Loop, key: Array, step: Int[Array, ""], order: Array) -> tuple[I
         return shuffled(jax.random.fold_in(jax.random.fold_in(key, step), 1), N)
 
     order = jax.lax.cond(step % (N // size) == 0, new, lambda o: o, order)
-    return order, minibatch(loop.data, order, step, size)
+    first = (step % (N // size)) * size
+    return order, loop.data.rows(jax.lax.dynamic_slice(order, (first,), (size,)))
 
 
 def shuffled(key: Array, N: int) -> Int[Array, " N"]:
-    """A random order of N rows. With 64-bit integers, 32 random bits and the row are one number: sorting numbers alone
-    is ten times as fast as sorting pairs, and ties of the random bits are broken by the row."""
+    """A random order of N rows.
+
+    With 64-bit integers, 32 random bits and the number of the row are packed into one integer. Sorting integers is ten
+    times as fast as sorting pairs, and ties of the random bits are broken by the row.
+    """
     if not jax.config.jax_enable_x64:  # ty: ignore[missing-attribute]
         return jax.random.permutation(key, jnp.arange(N, dtype=jnp.int32))
     bits = jax.random.bits(key, (N,), jnp.uint32).astype(jnp.uint64)
@@ -141,7 +184,7 @@ def _step(loop: Loop, pace: Pace, state: State, rows: Data | None) -> tuple[Stat
     if loop.batch_size is not None:
         for i in loop.per_datum:
             free[i] = state.free[i].at[data.index].set(free[i][data.index])
-    ok = barrier(_finite([value, free, optimiser]))  # once, not for each array
+    ok = barrier(_finite([value, free, optimiser]))  # computed once, not for each array
     free, optimiser = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old), (free, optimiser), (state.free, state.optimiser)
     )
@@ -157,7 +200,7 @@ def _update(
     free = list(state.free)
 
     def height(moved: list[Array]) -> Array:
-        """What is minimised, for optimisers that search along a line."""
+        """The negative objective, for optimisers with a line search."""
         there = list(state.free)
         for i, f in zip(loop.rest, moved, strict=True):
             there[i] = f
@@ -183,6 +226,6 @@ def _update(
 
 
 def _finite(tree: Any) -> Array:
-    """Whether all entries are finite, by one sum over each array."""
+    """Whether all entries of all arrays are finite. One sum over each array is enough to tell."""
     sums = [jnp.isfinite(jnp.sum(a)) for a in jax.tree.leaves(tree) if eqx.is_inexact_array(a)]
     return jnp.all(jnp.stack(sums))

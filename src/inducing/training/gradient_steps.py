@@ -1,0 +1,136 @@
+"""One start by gradient steps: the lengths of steps, and what happens between two calls of the compiled loop."""
+
+import time
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from inducing._xla import compiled, own_array
+from inducing.parameters import dtype_of
+from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, initial_state
+from inducing.training.monitor import Monitor
+from inducing.training.problem import free_positions
+from inducing.training.run import Outcome, Run
+
+RATE = 0.01  # the default learning rate of Adam
+SECONDS = 0.4  # how long the compiled loop runs before Ctrl-C is noticed
+STREAK = 100  # a run ends after so many failed steps in a row
+FADE = 1 / 3  # the last part of the steps, in which the steps of Adam become shorter if the objective is noisy
+LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters; a run has about 100 judgements
+
+
+def take_steps(run: Run) -> Outcome:
+    """Train by gradient steps.
+
+    The steps at which the parameters are judged depend on the number of steps alone, not on the clock: the same key
+    gives the same result.
+    """
+    stepper, noisy = _Stepper(run), run.plan.noisy
+    rows = len(run.given.data)
+    window = min(max(50.0, rows / (run.plan.batch_size or rows)), 500.0) if noisy else 1.0
+    monitor = Monitor(run.steps, run.plan.method, window, run.watch)
+    reason = "failed"
+    try:
+        reason = _until_stopped(stepper, monitor, run.steps, noisy)
+    except KeyboardInterrupt:
+        if monitor.knows_nothing:
+            raise
+        reason = "interrupted"
+    finally:
+        history = monitor.close(reason)
+    best = stepper.state.free if monitor.best is None else monitor.best
+    return Outcome(run.problem, best, history, monitor.best_score, reason, int(stepper.state.failures))
+
+
+def _until_stopped(stepper: "_Stepper", monitor: Monitor, steps: int, noisy: bool) -> str:
+    """Take steps until all are done or something asks to stop; the reason for the end."""
+    look = min(max(LOOK[0], steps // 100), LOOK[1])
+    n = 1
+    while monitor.step < steps:
+        n = max(1, min(n, look - monitor.step % look, steps - monitor.step, CHUNK))
+        began = time.perf_counter()
+        new, values = stepper.after(n)
+        elapsed = time.perf_counter() - began
+        stop = None
+        if not noisy and monitor.step % look == 0:  # the objective before the first step is that of the old state
+            stop = monitor.judge(stepper.state.free, float(values[0]))
+        first = monitor.step == 0
+        monitor.record(values)
+        stepper.state = new
+        monitor.look()
+        if noisy and (monitor.step % look == 0 or monitor.step == steps):
+            stop = monitor.judge(new.free)
+        if int(new.streak) >= STREAK:
+            stop = f"the last {int(new.streak)} steps were NaN or infinite: start elsewhere, or take shorter steps"
+        if stop:
+            return stop
+        n = look if first else int(n * SECONDS / max(elapsed, 1e-6))
+    if not noisy or steps == 0:
+        _, values = stepper.after(1)
+        monitor.judge(stepper.state.free, float(values[0]))
+    return "all steps done"
+
+
+class _Stepper:
+    """Calls the compiled loop, and holds its state."""
+
+    state: State
+
+    def __init__(self, run: Run):
+        plan, given = run.plan, run.given
+        rate = RATE if given.learning_rate is None else float(given.learning_rate)
+        optimiser = _adam(rate) if given.optimiser is None else given.optimiser
+        per_datum = _per_datum(run)
+        loop = Loop(run.problem, given.data, plan.objective, optimiser, plan.natural, plan.batch_size, per_datum)
+        self._loop, self._pace = loop, _pace(run)
+        self.state = compiled(initial_state, once=True)(loop, *run.seed)
+
+    def after(self, n: int) -> tuple[State, np.ndarray]:
+        """The state after n steps, and the objective before each of them."""
+        steps = compiled(advance)(self._loop, self._pace, self.state, own_array(n, np.int32))
+        new, values = jax.block_until_ready(steps)
+        return new, np.asarray(values, float)[:n]
+
+
+@cache
+def _adam(learning_rate: float) -> optax.GradientTransformation:
+    """Adam on all arrays as one vector: the same steps, but less to compile."""
+    adam = optax.adam(learning_rate)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        flat, unravel = ravel_pytree(updates)
+        change, state = adam.update(flat, state)
+        return unravel(change), state  # ty: ignore[invalid-argument-type]
+
+    return optax.GradientTransformation(lambda params: adam.init(ravel_pytree(params)[0]), update)
+
+
+def _pace(run: Run) -> Pace:
+    gamma, steps = run.plan.gamma, run.steps
+    ramp, start = (10.0, 0.01 * gamma) if gamma < 1.0 else (1e-3, gamma)
+    fades = run.plan.noisy and run.given.optimiser is None
+    fade, end = (FADE * steps, steps) if fades else (1.0, np.inf)
+    dtype = dtype_of(run.model)
+    numbers = (own_array(v, dtype) for v in (start, gamma, run.plan.reach, ramp, fade, end))
+    return Pace(*numbers, own_array(run.given.clamp, np.int32), own_array(_variational(run), bool))
+
+
+def _variational(run: Run) -> list[bool]:
+    """For each free array, whether it belongs to q wherever it occurs in the model."""
+    places = Counter(id(leaf) for leaf in jax.tree.leaves(run.model))
+    q = Counter(id(leaf) for leaf in jax.tree.leaves([layer.variational() for layer in run.model.layers]))
+    where = free_positions(run.model, run.problem.partition)
+    active = {i for leaf, i in where.items() if q[leaf] == places[leaf]}
+    return [i in active for i in range(len(run.problem.units))]
+
+
+def _per_datum(run: Run) -> tuple[int, ...]:
+    """The positions of the free arrays whose rows belong to single data."""
+    where = free_positions(run.model, run.problem.partition)
+    arrays = jax.tree.leaves([layer.per_datum() for layer in run.model.layers])
+    return tuple(where[id(leaf)] for leaf in arrays if id(leaf) in where)

@@ -1,0 +1,156 @@
+"""What a fit says about itself in `result.message`, and whether it took the labels for noise."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from inducing.data import Data
+from inducing.likelihoods.base import AbstractLikelihood
+from inducing.model import Model
+from inducing.parameters import Partition, dtype_of
+from inducing.training.plan import Plan
+from inducing.training.problem import free_positions
+from inducing.training.run import Outcome
+
+FEW, MOSTLY = 10, 0.9  # fewer labels say nothing about noise; a larger share of it is reported
+LITTLE = 0.05  # nats for each label, about a tenth of its variance
+
+
+class Facts(NamedTuple):
+    """What the message reports.
+
+    Attributes:
+        plan: how the model was trained.
+        best: the outcome of the best start.
+        reached: the bound that each start reached.
+        interrupted: whether a start was interrupted.
+        rescaled: whether starting scales were set from the data.
+        restarted: whether the last start had shorter lengthscales because labels looked like noise.
+        jitter: the largest relative jitter.
+        noise: the share of the noise in the variance of the labels; 0 if unknown.
+        unbounded: whether the bound has no maximum.
+        missing: the number of missing labels.
+    """
+
+    plan: Plan
+    best: Outcome
+    reached: list[float]
+    interrupted: bool
+    rescaled: bool
+    restarted: bool
+    jitter: float
+    noise: float
+    unbounded: bool
+    missing: int
+
+
+def message(facts: Facts) -> str:
+    """`result.message`."""
+    best, plan, reached = facts.best, facts.plan, facts.reached
+    says = [
+        f"{plan.method} ({plan.why})",
+        f"{len(best.history.bound)} steps on {_rows(plan, best)}: {best.reason}",
+        f"bound {best.bound:.6g}",
+    ]
+    if len(reached) > 1:
+        says.append(f"best of {len(reached)} starts, which reached {', '.join(f'{bound:.6g}' for bound in reached)}")
+    if facts.restarted:
+        says.append("labels looked like noise, so the last start had shorter lengthscales")
+    if facts.noise > MOSTLY:
+        says.append(_noise(facts))
+    if facts.interrupted and best.reason != "interrupted":
+        says.append("interrupted in a later start")
+    if facts.rescaled:
+        says.append("starting scales set from the data")
+    if best.failures:
+        says.append(_failures(plan, best))
+    if facts.unbounded:
+        says.append(
+            "all labels are equal, or all labels of one output, so the bound grows without limit as the noise goes to "
+            "0: freeze the likelihood or pass a log_prior of it"
+        )
+    if facts.missing:
+        says.append(f"{facts.missing} missing label{'s' if facts.missing > 1 else ''}")
+    says.append(f"largest relative jitter {facts.jitter:.0e}")
+    return "; ".join(says) + "."
+
+
+def _rows(plan: Plan, best: Outcome) -> str:
+    rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
+    return rows + (f" (the first {best.sampled} on a sample of {best.sample})" if best.sampled else "")
+
+
+def _noise(facts: Facts) -> str:
+    cure = "more features are needed"
+    if not facts.restarted:
+        cure = "shorter lengthscales are needed at the start, or more features"
+    return f"noise is {facts.noise:.0%} of the labels' variance: the inputs say little about them, or {cure}"
+
+
+def _failures(plan: Plan, best: Outcome) -> str:
+    hint = (
+        f" (labels with too little noise for {dtype_of(best.problem).name}, or far from the prior's mean, which "
+        "then needs training: ig.means.Constant())"
+    )
+    what = "values in line searches" if plan.method in ("collapsed", "lbfgs") else "steps"
+    return f"{best.failures} {what} were NaN or infinite and skipped{hint if plan.method == 'collapsed' else ''}"
+
+
+def noise_share(likelihood: AbstractLikelihood, data: Data) -> float:
+    """The noise variance divided by the variance of the labels; 0 if it is not one number, or for few labels."""
+    noise = likelihood.shared_noise
+    n, variance = _labels_and_variances(data)
+    if noise is None or n.sum() < FEW:
+        return 0.0
+    spread = float(np.sum(n * variance) / n.sum())
+    return float(noise) / spread if spread > 0 else 0.0
+
+
+def took_for_noise(best: Outcome, data: Data) -> bool:
+    """Whether a fit has ended where one Gaussian for all labels of an output is about as good."""
+    if not best.reason.startswith(("converged", "the line search")) or data.x is None:
+        return False
+    n, variance = _labels_and_variances(data)
+    if not (variance > 0).all():
+        return False
+    alike = -0.5 * np.sum(n * (np.log(2.0 * np.pi * variance) + 1.0))
+    return bool(np.nanmax(best.history.bound) <= alike + LITTLE * n.sum())
+
+
+def _labels_and_variances(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """The number of labels of each output that has any, and their variance."""
+    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
+    seen = mask.any(axis=0)
+    return mask.sum(axis=0)[seen], np.nanvar(np.where(mask, y, np.nan)[:, seen], axis=0)
+
+
+def is_unbounded(plan: Plan, model: Model, parts: Partition, data: Data) -> bool:
+    """Whether the density of the labels has no maximum.
+
+    That is so if all labels are equal, or all of an output that has a noise of its own, and the noise is trained. For a
+    single label, a mean must be trained too.
+
+    Args:
+        plan: how the model was trained.
+        model: the model at the start.
+        parts: the same model split for training.
+        data: the training data.
+    """
+    where, likelihood = free_positions(model, parts), model.likelihood
+    if plan.objective.log_prior is not None or not _trains(likelihood, where):
+        return False
+    y, mask = np.asarray(data.y), np.asarray(data.mask)
+    kinds = [support.kind for support in likelihood.supports]
+    dense = np.array([kind != "count" for kind in kinds]) & mask.any(axis=0)
+    gp = model.layers[-1].as_sparse_gp()
+    means = () if gp is None else gp.prior.mean_functions()
+    enough = mask.sum(axis=0) >= (1 if _trains(means, where) else 2)
+    lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
+    equal = ((lowest >= highest) & enough)[dense]
+    own = len(kinds) > 1 or any(np.shape(a) == y.shape[1:] for a in jax.tree.leaves(likelihood))  # noise by output
+    return bool(equal.any() if own else equal.size and equal.all())
+
+
+def _trains(part: object, where: dict[int, int]) -> bool:
+    return any(id(leaf) in where for leaf in jax.tree.leaves(part))
