@@ -10,7 +10,9 @@ import pytest
 
 import inducing as ig
 from inducing.checks import check_model_and_data
-from inducing.layers.sparse_gp import _checked_features  # SparseGP's own argument is checked by its type in tests
+from inducing.layers.sparse_gp_arguments import (
+    checked_features,  # SparseGP's own argument is checked by its type in tests
+)
 
 RNG = np.random.default_rng(0)
 X = jnp.asarray(RNG.uniform(-1, 1, (8, 1)))
@@ -322,7 +324,7 @@ def rough_matrix():
          r"layers\[1\] takes rows .* the LatentVariable below it puts a random number there; move p"),
         (lambda: ig.Model([ig.LatentVariable(1), ig.Skip(ig.SparseGP(ig.priors.as_input(TWO), PAIRS)), ig.Deterministic(
             jnp.tanh)], L.Gaussian()), r"layers\[1\].layers\[0\] takes rows .* the LatentVariable below it"),
-        (lambda: _checked_features(K(), TWO), "features must be one ig.features object.* got SquaredExponential"),
+        (lambda: checked_features(K(), TWO), "features must be one ig.features object.* got SquaredExponential"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_named(build, message):

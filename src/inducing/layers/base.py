@@ -1,7 +1,6 @@
 """What a layer is: an approximate posterior over a random function, or over a latent variable of each datum."""
 
 import abc
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from inducing._xla import barrier, default_jit
-from inducing.data import Data, some_rows
+from inducing._xla import barrier
+from inducing.data import Data
+from inducing.layers.starting_values import start_sample
 from inducing.parameters import Module, Start, dtype_of, question
 
 if TYPE_CHECKING:
@@ -285,24 +285,6 @@ class AbstractLayer(Module):
             width: the number of columns of the layer's inputs.
         """
         return []
-
-
-@default_jit
-def _propagated(layer: AbstractLayer, x: Array, data: Data, key: Array) -> Array:
-    return layer.propagate(x[:, None], key, data, 1)[0][:, 0]
-
-
-def start_sample(
-    layer: AbstractLayer, x: Callable[[], Array], data: Data, seeds: Iterator[int]
-) -> Callable[[], Float[Array, "n P"]]:
-    """A sample of a layer's outputs for `AbstractLayer.start_inputs`: of each row by itself, computed on first use."""
-
-    @functools.cache
-    def outputs() -> Array:
-        inputs, rows = some_rows((x(), data))  # layers may hold much for each row
-        return _propagated(layer, inputs, rows, jax.random.key(next(seeds)))
-
-    return outputs
 
 
 def start_stack(

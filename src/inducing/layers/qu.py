@@ -10,6 +10,7 @@ The shape of the root says its form:
 
 import math
 from functools import reduce
+from typing import TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,7 @@ def is_diagonal(root: Root) -> bool:
     return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == 1 and root.shape[2] > 1
 
 
-def is_full(root: Root) -> bool:
+def is_full(root: Root) -> TypeGuard[Array]:
     """Whether there is one lower-triangular root for each latent."""
     return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == root.shape[2]
 
@@ -100,7 +101,7 @@ def log_abs_det(root: Root) -> Float[Array, ""]:
     return jnp.sum(jnp.log(jnp.abs(diagonal)))
 
 
-def kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -> Float[Array, ""]:
+def whitened_kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -> Float[Array, ""]:
     """KL( N(m, R Rᵀ) ‖ N(0, I) ) of all latents, for q in w coordinates.
 
         ½ ( |R|² + |m|² − LM ) − log |det R|

@@ -1,0 +1,69 @@
+"""Samples of a sparse GP: at single points, jointly over the replicates of a datum, and of whole functions."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from inducing._xla import barrier
+from inducing.layers import qu
+from inducing.layers.base import standard_normal
+from inducing.linalg import Dense, batched
+from inducing.numerics.quadrature import safe_sqrt
+from inducing.priors.base import mix_mean
+from inducing.priors.latents import apply_features
+
+if TYPE_CHECKING:
+    from inducing.layers.sparse_gp import SparseGP
+
+
+def sample_each(layer: "SparseGP", X: Float[Array, "n D"], key: Array) -> Float[Array, "n P"]:
+    """A sample of f at each point by itself, for latents with one site that q(u) does not couple."""
+    # Without the barrier, XLA makes the transpose a part of the product that gives the mean, and that product slow.
+    mean_s, reduction = barrier(layer.mean_and_reduction(X))
+    mean = layer.prior.mean(X) + mix_mean(layer.prior, mean_s.T[..., None])
+    prior_variance = jnp.broadcast_to(layer.prior.Kff_diag(X)[..., 0], mean_s.shape)
+    variance = (prior_variance - reduction).T
+    scale = safe_sqrt(jnp.maximum(variance, jnp.finfo(X.dtype).eps * prior_variance.T))
+    noise = standard_normal(key, scale.shape, X.dtype)
+    return mean + mix_mean(layer.prior, (scale * noise)[..., None])
+
+
+def sample_jointly(layer: "SparseGP", x: Float[Array, "N R D"], key: Array) -> Float[Array, "N R L J"]:
+    """A sample of the sites without their mean function, joint over the replicates of a datum."""
+    mean, cov = layer.site_covariance(x)
+    # A process without any variance at a datum, such as a linear one at 0, has no root there: it equals its mean.
+    moves = jnp.max(jnp.diagonal(cov, axis1=2, axis2=3), axis=2)[..., None, None] > 0
+    eye = jnp.eye(cov.shape[-1], dtype=cov.dtype)[None, None]
+    root = jax.vmap(jax.vmap(lambda c: Dense(c, layer.jitter).root))(jnp.where(moves, cov, eye))
+    root = jnp.where(moves, root, 0.0)
+    noise = standard_normal(key, root.shape[:-1], x.dtype)
+    return jnp.swapaxes(mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(mean.shape), 1, 2)
+
+
+def draw_function(layer: "SparseGP", key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
+    """One function drawn from q(f), by pathwise conditioning (Matheron's rule).
+
+        f(·) = μ(·) + g(·) + k_·u Kuu⁻¹ (v − apply(g)),     g ~ GP(0, k),  v ~ q(v)
+
+    g is drawn by `num` random features of the kernel. Over draws, mean and covariance of f are those of q(f).
+    """
+    prior, features, L = layer.prior, layer.features, layer.prior.num_latents
+    key_g, key_u = jax.random.split(key)
+    g, sites = prior.draw(key_g, num, dim)
+    Kuu = layer.Kuu()
+    m, root = layer.whitened(Kuu)
+    noise = standard_normal(key_u, m.shape, m.dtype)
+    w = m + qu.root_matmul(root, noise)
+    own = apply_features(features, prior.kernels, g, L)  # [L, M]
+    whitened_own = batched("root_solve", qu.repeat(Kuu, L), own[..., None])[..., 0]
+    weights = batched("root_solve_transpose", qu.repeat(Kuu, L), (w - whitened_own)[..., None])[..., 0]
+
+    def f(X: Float[Array, "n D"], x: Array | None = None) -> Float[Array, "n P"]:
+        Kuf = prior.Kuf(features, X)
+        update = jnp.einsum("lm,lmnj->nlj", weights, jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])))
+        return prior.mean(X) + mix_mean(prior, sites(X) + update)
+
+    return f
