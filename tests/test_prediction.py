@@ -411,7 +411,7 @@ REFUSED = {
     "one column": (lambda: shallow(D=2).draw(KEY)(np.ones(3)), ValueError, ["X has 1 column", "inputs have 2"]),
     "nan": (lambda: shallow().predict([0.0, np.nan]), ValueError, ["X has nan", "row 1"]),
     "index": (lambda: shallow().predict(XS, index=[0]), ValueError, ["index", "(4,)", "(1,)"]),
-    "index of no datum": (lambda: known_noise().predict(XS, index=[0, 1, 2, 3]), ValueError, ["holds 3", "0 to 2"]),
+    "index of no datum": (lambda: known_noise().predict(XS, index=[0, 1, 2, 3]), ValueError, ["3 data", "reaches 3"]),
     "negative index": (lambda: known_noise().predict(XS, index=[0, 1, 2, -1]), ValueError, ["index holds -1", "new"]),
     "index of fractions": (lambda: shallow().predict(XS, index=[0.5] * 4), ValueError, ["index", "float64"]),
     "both covariances": (
@@ -488,3 +488,77 @@ def test_a_block_of_images_holds_about_as_many_patches_as_others_hold_inputs(mon
     np.testing.assert_allclose(got.mean, mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(got.variance, variance, rtol=1e-9)
     assert set(rows) == {1024 // 64}
+
+
+class Forwarding(ig.layers.AbstractLayer):
+    """A user's layer: what it must answer goes to a sparse GP, and none of the questions with a default does."""
+
+    gp: ig.SparseGP
+
+    @property
+    def random(self):
+        return True
+
+    @property
+    def terminal(self):
+        return True
+
+    def propagate(self, x, key, data, replicates):
+        return self.gp.propagate(x, key, data, replicates)
+
+    def cache(self):
+        return self.gp.cache()
+
+    def moments(self, x, correlated=False, cache=None):
+        return self.gp.moments(x, correlated, cache)
+
+    def joint(self, X, cache=None):
+        return self.gp.joint(X, cache)
+
+    def kl(self):
+        return self.gp.kl()
+
+    def draw(self, key, num, dim):
+        return self.gp.draw(key, num, dim)
+
+    def width(self, inputs):
+        return self.gp.width(inputs)
+
+
+class Independent(Forwarding):
+    """A user's layer that knows that its outputs are independent."""
+
+    @property
+    def correlated(self):
+        return self.gp.correlated
+
+
+def test_outputs_of_a_layer_of_your_own_are_sampled_correctly_or_not_at_all():
+    """Two outputs that are multiples of one latent have correlation 1. Unless a layer says that its outputs are
+    independent, they are not sampled by their variances."""
+    gp = ig.SparseGP(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52()), ig.features.InducingPoints(Z))
+    noiseless = ig.likelihoods.Gaussian(1e-10)
+    for layer in (gp, Forwarding(gp)):
+        model = ig.Model(layer, noiseless)
+        with pytest.raises(ValueError, match="the outputs are correlated, but only their variances were computed"):
+            model.predict([0.5]).sample(KEY, 4000)
+        with pytest.raises(ValueError, match=r"posterior\(X, output_cov=True\)"):
+            model.posterior([0.5]).sample(KEY, 4000)
+        for result in (model.predict([0.5], output_cov=True), model.posterior([0.5], full_cov=True)):
+            samples = np.asarray(result.sample(KEY, 4000))[:, 0]
+            assert np.corrcoef(samples.T)[0, 1] > 0.999
+    apart = ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=2), ig.features.InducingPoints(Z))
+    samples = np.asarray(ig.Model(Independent(apart), noiseless).predict([0.5]).sample(KEY, 4000))[:, 0]
+    assert abs(np.corrcoef(samples.T)[0, 1]) < 0.1
+
+
+def test_quick_variances_of_a_layer_of_your_own_only_where_they_are_right():
+    """The cache of a sparse GP is settled wherever it stands, also in a layer that hands it on unseen."""
+    X = np.random.default_rng(1).uniform(-2, 2, (400, 1))
+    gp = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential(1.0)), ig.features.InducingPoints(X[:100]))
+    (trained,) = ig.collapse(ig.Model(gp, ig.likelihoods.Gaussian(1e-7)), (X, np.sin(X))).layers
+    _, variance = eqx.filter_jit(trained.marginals)(jnp.asarray(X[:50]))
+    model = ig.Model(Forwarding(trained), ig.likelihoods.Gaussian(0.1))
+    np.testing.assert_allclose(model.posterior(X[:50]).variance, variance, rtol=1e-3)
+    traced = eqx.filter_jit(lambda m, X: m.posterior(X).variance)(model, jnp.asarray(X[:50]))
+    np.testing.assert_allclose(traced, variance, rtol=1e-3)
