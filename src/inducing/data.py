@@ -1,4 +1,4 @@
-"""What users pass in, brought to one form and checked once."""
+"""Data as users pass them, converted to one form and checked."""
 
 from typing import Any
 
@@ -12,14 +12,25 @@ from inducing._xla import own_array
 
 
 class Data(eqx.Module):
-    """Inputs x [N, D] (None or [N, 0]: unsupervised), labels y [N, P], which of them were seen, and the row numbers.
+    """Inputs and labels, which labels are present, and the numbers of the rows.
 
-    `mask` [N, P] is True where a label was observed; by default everywhere but where y is NaN. `index` [N] addresses
-    what belongs to single data (latent variables, known noise); by default 0 … N−1.
+    Args:
+        x: inputs [N, D], or [N] for one column. None or [N, 0] if there are none (unsupervised models).
+        y: labels [N, P], or [N] for one column; NaN where a label is missing. None if there are none.
+        mask: True [N, P] where a label is present. By default everywhere but where y is NaN.
+        index: integers [N] that say which datum each row is, for whatever belongs to single data, such as latent
+            variables and known noise. By default 0, …, N − 1.
 
-    >>> data = Data([0.0, 1.0], [1.0, float("nan")])
-    >>> data.x.shape, data.y.shape, data.mask[:, 0].tolist()
-    ((2, 1), (2, 1), [True, False])
+    Arrays, nested lists, and pandas or polars frames are accepted.
+
+    Raises:
+        TypeError: if x or y does not hold numbers.
+        ValueError: if there are neither inputs nor labels, shapes do not fit, or values are not finite.
+
+    Examples:
+        >>> data = Data([0.0, 1.0], [1.0, float("nan")])
+        >>> data.x.shape, data.y.shape, data.mask[:, 0].tolist()
+        ((2, 1), (2, 1), [True, False])
     """
 
     x: Float[Array, "N D"] | None
@@ -49,11 +60,11 @@ class Data(eqx.Module):
 
     @property
     def num_missing(self) -> int:
-        """How many labels are missing."""
+        """The number of missing labels."""
         return 0 if self.mask is None else int(self.mask.size - np.asarray(self.mask).sum())
 
     def rows(self, i: Array) -> "Data":
-        """The data at the rows i."""
+        """The data of the rows i, integers [n]."""
         return jax.tree.map(lambda a: a[i], self)
 
     def astype(self, dtype) -> "Data":
@@ -64,29 +75,40 @@ class Data(eqx.Module):
 
 
 def as_inputs(x: Any, dtype=None) -> Float[Array, "N D"]:
-    """New inputs [N, D] from anything array-like, checked.
+    """New inputs as an array [N, D] of finite numbers.
 
-    >>> as_inputs([1, 2, 3]).shape
-    (3, 1)
+    Args:
+        x: anything like an array, [N, D] or [N].
+        dtype: the floating-point dtype of the result, by default that of x.
+
+    Examples:
+        >>> as_inputs([1, 2, 3]).shape
+        (3, 1)
     """
     out = _columns(x, "X", allow_nan=False)
     return out if dtype is None else _cast(out, dtype, "X")
 
 
 def as_labels(y: Any, dtype) -> Float[Array, "N P"]:
-    """Labels [N, P] from anything array-like, NaN and infinite ones included.
+    """Labels as an array [N, P], which may hold NaN and infinite values.
 
-    >>> as_labels([1, None], float).tolist()
-    [[1.0], [nan]]
+    Examples:
+        >>> as_labels([1, None], float).tolist()
+        [[1.0], [nan]]
     """
     return jnp.asarray(_on_device(_matrix(y, "y")), dtype)
 
 
 def as_data(data: Any, dtype=None) -> Data:
-    """Coerce a `Data`, a pair (x, y) or a triple (x, y, mask) to `Data`, optionally in a dtype.
+    """Data from what users pass.
 
-    >>> len(as_data(([1.0, 2.0], [3.0, 4.0])))
-    2
+    Args:
+        data: a `Data`, or a tuple (x, y), (x, y, mask) or (x, y, mask, index).
+        dtype: the floating-point dtype of the result; None keeps that of the data.
+
+    Examples:
+        >>> len(as_data(([1.0, 2.0], [3.0, 4.0])))
+        2
     """
     if not isinstance(data, Data):
         if not isinstance(data, tuple | list) or not 2 <= len(data) <= 4:
@@ -154,7 +176,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
     bad = np.isinf(concrete) if allow_nan else ~np.isfinite(concrete)
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
-        cure = "remove or impute that row" if not allow_nan else "inf is no label; use NaN for a missing one"
+        cure = "remove or impute that row" if not allow_nan else "labels must be finite; use NaN for a missing one"
         where = f"row {row}, column {_called(value, column)}"
         raise ValueError(f"{name} has {concrete[row, column]} in {where}; {cure}.")
     if allow_nan and np.isnan(concrete).all():
@@ -163,7 +185,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
 
 
 def _cast(array: Any, dtype: Any, name: str) -> Any:
-    """The array in another floating-point dtype; a number that would become infinite is refused."""
+    """The array in another floating-point dtype; a ValueError if a number would become infinite."""
     with np.errstate(over="ignore"):
         out = array.astype(dtype)
     if isinstance(array, jax.core.Tracer) or jnp.finfo(dtype).max >= jnp.finfo(array.dtype).max:
@@ -182,54 +204,66 @@ def _on_device(array: Array | np.ndarray) -> Array:
     return array if isinstance(array, jax.Array) else own_array(array, array.dtype)
 
 
+# Pandas, polars and SciPy are not dependencies, so the functions below recognise their types by the methods they have.
+
+
 def _called(value: Any, column: int) -> str:
-    """How an error names a column: as its frame does, or by its number."""
+    """How a message names a column: as a data frame does, or by its number."""
     names = getattr(value, "columns", None)
     return str(column) if names is None else repr(names[column])
 
 
 def _matrix(value: Any, name: str) -> Array | np.ndarray:
     """A floating-point array [N, columns]; vectors become one column."""
-    given = value
     if isinstance(value, jax.core.Tracer):
         return value[:, None] if value.ndim == 1 else value
-    if hasattr(value, "to_numpy"):  # pandas and polars
-        _no_dates(value, name)
-        value = value.to_numpy()
-    if hasattr(value, "toarray"):
-        raise TypeError(f"{name} is sparse, a {type(value).__name__}; pass {name}.toarray().")
-    if isinstance(value, np.ma.MaskedArray):  # what is masked is missing
-        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
-    try:
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name} must have rows of equal length: {error}") from error
-    if array.dtype.names:
-        raise TypeError(
-            f"{name} has named columns, {', '.join(array.dtype.names)}; make a matrix of them by "
-            "numpy.lib.recfunctions.structured_to_unstructured."
-        )
+    array = _array(value, name)
     if array.ndim not in (1, 2):
         got = type(value).__name__ if array.dtype.kind == "O" else f"shape {tuple(array.shape)}"
         raise ValueError(f"{name} must be a vector [N] or a matrix [N, columns], got {got}.")
     if array.dtype.kind in "OUS":
-        array = _numbers(array, name, given)
-    if array.dtype.kind == "c":
-        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
-    if array.dtype.kind in "mM":
-        raise TypeError(
-            f"{name} must be numbers, got dates or times of dtype {array.dtype}; count them in a unit, such as "
-            "(t - t.min()) / np.timedelta64(1, 'D')."
-        )
+        array = _numbers(np.asarray(array), name, value)
+    _check_kind(array.dtype, name)
     if array.ndim == 1:
-        array = np.asarray(array)[:, None]  # under jit, JAX would make a tracer of a concrete array here
+        array = np.asarray(array)[:, None]  # indexing a JAX array under jit gives a tracer, even of a concrete one
     if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize > 8:
         array = np.asarray(array, float)
     return array
 
 
+def _array(value: Any, name: str) -> Array | np.ndarray:
+    """An array of any shape and kind of entries."""
+    if hasattr(value, "to_numpy"):  # pandas and polars
+        _no_dates(value, name)
+        value = value.to_numpy()
+    if hasattr(value, "toarray"):  # SciPy's sparse matrices
+        raise TypeError(f"{name} is sparse, a {type(value).__name__}; pass {name}.toarray().")
+    if isinstance(value, np.ma.MaskedArray):  # masked entries are missing
+        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
+    try:
+        return value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must have rows of equal length: {error}") from error
+
+
+def _check_kind(dtype: Any, name: str) -> None:
+    """Raise a TypeError unless the entries are real numbers."""
+    if dtype.names:
+        raise TypeError(
+            f"{name} has named columns, {', '.join(dtype.names)}; make a matrix of them by "
+            "numpy.lib.recfunctions.structured_to_unstructured."
+        )
+    if dtype.kind == "c":
+        raise TypeError(f"{name} must be real numbers, got dtype {dtype}.")
+    if dtype.kind in "mM":
+        raise TypeError(
+            f"{name} must be numbers, got dates or times of dtype {dtype}; count them in a unit, such as "
+            "(t - t.min()) / np.timedelta64(1, 'D')."
+        )
+
+
 def _no_dates(value: Any, name: str) -> None:
-    """Refuse a polars frame with dates or times beside numbers, of which polars would make days or microseconds."""
+    """Refuse a polars frame with dates or times beside numbers: polars would turn them into days or microseconds."""
     if type(value).__module__.startswith("polars"):
         for column, dtype in getattr(value, "schema", {}).items():
             if dtype.is_temporal():
@@ -240,7 +274,7 @@ def _no_dates(value: Any, name: str) -> None:
 
 
 def _numbers(array: np.ndarray, name: str, given: Any) -> np.ndarray:
-    if array.dtype.kind == "O":  # pandas' NA, which nullable columns hold, says no more than NaN
+    if array.dtype.kind == "O":  # nullable columns of pandas hold NA, which becomes NaN
         array = np.where(np.frompyfunc(lambda v: type(v).__name__ == "NAType", 1, 1)(array).astype(bool), np.nan, array)
     try:
         return array.astype(float)
@@ -256,7 +290,7 @@ def _numbers(array: np.ndarray, name: str, given: Any) -> np.ndarray:
                     ) from None
                 except (TypeError, ValueError):
                     raise TypeError(
-                        f"{name} has {v!r} in column {_called(given, column)}, which is no number; encode text as "
+                        f"{name} has {v!r} in column {_called(given, column)}, which is not a number; encode text as "
                         "numbers, and count times in a unit, first."
                     ) from None
         raise

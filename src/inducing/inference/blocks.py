@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import compiled, limited_threads, own_array
-from inducing.checks import check_counts
 from inducing.data import Data
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import settled, with_cache
-from inducing.parameters import as_key
+from inducing.parameters import as_key, at_least_one
 
 if TYPE_CHECKING:
     from inducing.model import Model
@@ -79,7 +78,7 @@ def joint_moments(
 
 def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array | None, int]:
     """The key and the number of samples, checked. None stays None: compiled code makes the default key."""
-    check_counts(samples=samples)
+    at_least_one("samples", samples)
     return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
 
 
@@ -87,9 +86,14 @@ def _traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
-def _before_last(model: "Model", x: Array, key: Array | None, data: Data, replicates: int) -> Array:
-    """A sample of the last layer's input."""
-    for layer, k in zip(model.layers[:-1], model.keys(key), strict=False):
+def _before_last(model: "Model", x: Array, index: Array, key: Array) -> Array:
+    """A sample of the last layer's input at inputs x, [n, 1, D] (each sampled by itself) or [1, n, D] (jointly)."""
+    inner = model.layers[:-1]
+    if not inner:
+        return x
+    n, replicates, D = x.shape
+    data = Data(x.reshape(n * replicates, D), index=index)
+    for layer, k in zip(inner, model.keys(key), strict=False):
         x, _ = layer.propagate(x, k, data, replicates)
     return x
 
@@ -130,7 +134,7 @@ def _block_moments(
     """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; each input is sampled by itself."""
     n = len(X)
     x = jnp.tile(X, (samples, 1))
-    h = _before_last(model, x[:, None], key, Data(x, index=jnp.tile(index, samples)), 1)
+    h = _before_last(model, x[:, None], jnp.tile(index, samples), key)
     mean, cov = model.layers[-1].moments(h, correlated, cache)
     return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
 
@@ -139,7 +143,7 @@ def _joint_of_samples(
     model: "Model", cache: Any, X: Array, index: Array, key: Array | None, samples: int
 ) -> tuple[Array, Array]:
     def once(key):  # the inputs as replicates of one datum: random functions are drawn jointly over them
-        x = _before_last(model, X[None], key, Data(X, index=index), len(X))
+        x = _before_last(model, X[None], index, key)
         mean, cov = model.layers[-1].joint(x, cache)
         return mean[0], cov[0]
 
