@@ -1,4 +1,4 @@
-"""What a layer is: an approximate posterior over a random function, or over a latent variable of each datum."""
+"""The contract of layers: approximate posteriors over random functions, or over a latent variable of each datum."""
 
 import abc
 import math
@@ -21,60 +21,79 @@ if TYPE_CHECKING:
 
 
 def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """N(0, 1), drawn once: behind a barrier, or else the compiler would draw it anew in each loop that uses it. As one
-    row of numbers, which takes a sixth of the machine code of a matrix.
+    """Standard normal numbers that are computed once.
 
-    >>> standard_normal(jax.random.key(0), (2, 3), "float32").shape
-    (2, 3)
+    The barrier keeps XLA from generating them again in each loop that uses them. They are generated as a vector, which
+    compiles to much less machine code than a matrix does.
+
+    Examples:
+        >>> standard_normal(jax.random.key(0), (2, 3), "float32").shape
+        (2, 3)
     """
     return barrier(jax.random.normal(key, (math.prod(shape),), dtype)).reshape(shape)
 
 
 class AbstractLayer(Module):
-    """One storey of a model. Inputs and outputs are [N, R, width]: R replicates of each of N data.
+    """A layer of a model: an approximate posterior over a random function, or over a latent variable of each datum.
 
-    The rules of `propagate`, which samples a layer:
+    Inputs and outputs have the shape [N, R, width], for R replicates of each of N data. The abstract methods define the
+    layer. The other methods are *questions*: each has a safe default answer, which a layer may override if it knows
+    better. See docs/extend.md for how to write a layer, and `inducing.testing.check_layer` for a test of it.
 
-    - A random *function* is drawn jointly over the replicates of a datum and independently over data. (Drawn
-      independently for each replicate it would be integrated inside the logarithm of an importance-weighted bound,
-      which then exceeds the evidence.) So x of shape [1, N, D] asks for one draw of the function at all N inputs.
-    - x enters a model as [N, 1, D] ([N, 1, 0] where there are no inputs); the first layer that samples something of
-      each datum turns it into [N, R, ·], R = `replicates`.
-    - The log-weight is log p(h)/q(h) of what was sampled for each datum, 0 for functions. For R = 1 a layer may return
-      its expectation, −KL(q(h_n) ‖ p(h_n)), instead.
-    - `data` holds the rows that x belongs to. `data.y` is None in a prediction: then latent variables come from their
-      prior, or from q(h | x) if that is all their encoder sees, and all log-weights are 0.
+    `propagate` samples a layer. Its rules:
 
-    `moments` and `joint` integrate the layer instead, which the last layer of a model does; `draw` gives a function.
-    For a layer of your own see docs/extend.md.
+    - A random function is drawn jointly over the replicates of a datum and independently over data, so x of shape
+      [1, N, D] asks for one draw of the function at all N inputs. (If it were drawn independently for each replicate,
+      it would be integrated inside the logarithm of an importance-weighted bound, which could then exceed the
+      evidence.)
+    - x enters a model as [N, 1, D], or [N, 1, 0] if there are no inputs. The first layer that samples a latent variable
+      of each datum turns it into [N, R, ·] with R = `replicates`.
+    - The log-weight is log p(h)/q(h) of the latent variables that were sampled, and 0 for functions. With R = 1 a layer
+      may return its expectation −KL(q(h_n) ‖ p(h_n)) instead.
+    - `data` holds the rows that x belongs to. In a prediction `data.y` is None: latent variables are then sampled from
+      their prior, or from q(h | x) if their encoder sees only inputs, and all log-weights are 0.
 
-    >>> import jax, jax.numpy as jnp, inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> x, data = jnp.zeros((5, 1, 1)), ig.Data(jnp.zeros((5, 1)))
-    >>> f, log_weight = gp.propagate(x, jax.random.key(0), data, replicates=1)
-    >>> f.shape, log_weight.shape, gp.moments(x)[1][0, 0].round(6).tolist()
-    ((5, 1, 1), (5, 1), [1.0])
+    `moments` and `joint` integrate over the layer's function instead. The last layer of a model is never sampled in
+    training, so it needs them.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> x, data = jnp.zeros((5, 1, 1)), ig.Data(jnp.zeros((5, 1)))
+        >>> f, log_weight = gp.propagate(x, jax.random.key(0), data, replicates=1)
+        >>> f.shape, log_weight.shape, gp.moments(x)[1][0, 0].round(6).tolist()
+        ((5, 1, 1), (5, 1), [1.0])
     """
 
     @property
     @abc.abstractmethod
     def random(self) -> bool:
-        """Whether `propagate` samples anything."""
+        """Whether `propagate` draws random numbers."""
 
     @property
     @abc.abstractmethod
     def terminal(self) -> bool:
-        """Whether the layer can be the last one, that is, has `moments` and `joint`."""
+        """Whether the layer can be the last one of a model: whether it has `moments` and `joint`."""
 
     @abc.abstractmethod
     def propagate(
         self, x: Float[Array, "N R D"], key: Array, data: Data, replicates: int
     ) -> tuple[Float[Array, "N R2 D2"], Float[Array, "N R2"]]:
-        """A sample of the output, and its log-weights."""
+        """A sample of the outputs, and its log-weights.
+
+        Args:
+            x: the layer's inputs.
+            key: a random key; None if the layer is not `random`.
+            data: the data that x belongs to.
+            replicates: R, the number of samples of the latent variables of each datum.
+
+        Returns:
+            The outputs and the log-weights, as the class docstring explains.
+        """
 
     @abc.abstractmethod
     def cache(self) -> Any:
-        """What `moments` and `joint` need and does not depend on the inputs, computed once (None: nothing)."""
+        """What `moments` and `joint` need that does not depend on the inputs; None if there is nothing."""
 
     @abc.abstractmethod
     def moments(
@@ -82,35 +101,56 @@ class AbstractLayer(Module):
     ) -> tuple[Float[Array, "N R P"], Float[Array, "N R P"] | Float[Array, "N R P P"]]:
         """Mean and variance of the outputs at each input.
 
-        `correlated` asks for their P × P covariance, where it is not diagonal.
+        Args:
+            x: the layer's inputs.
+            correlated: whether to return the covariance [N, R, P, P] of the outputs, unless it is diagonal.
+            cache: the layer's `cache`, if it is known.
+
+        Returns:
+            The mean, and the variances or covariances.
         """
 
     @abc.abstractmethod
     def joint(
         self, X: Float[Array, "N G D"], cache: Any = None
     ) -> tuple[Float[Array, "N G P"], Float[Array, "N GP GP"]]:
-        """Mean and covariance of all outputs at the G points of each of N groups, flattened point by point."""
+        """Mean and covariance of all outputs at the G points of each of N groups, flattened point by point.
+
+        Args:
+            X: the points of each group.
+            cache: the layer's `cache`, if it is known.
+        """
 
     @abc.abstractmethod
     def kl(self) -> Float[Array, ""]:
-        """KL(q ‖ p) of the layer's random function (0 for a latent variable, whose KL is in the log-weight)."""
+        """KL(q ‖ p) of the layer's random function; 0 for a latent variable, whose KL is part of the log-weight."""
 
     @abc.abstractmethod
     def draw(self, key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
-        """One function f(X) of the layer's posterior, the same wherever it is evaluated, for inputs X [n, dim].
+        """One function drawn from the layer's posterior.
 
-        `num` is the number of random features where the function has infinitely many. f(X, x) also gives the inputs x
-        of the model that belong to X, for encoders that see them; without them, X is taken for x.
+        Args:
+            key: a random key.
+            num: the number of random features for a function that has infinitely many.
+            dim: the number of columns of the inputs.
+
+        Returns:
+            A function f(X, x=None) of inputs X [n, dim] that is the same at every call. x holds the model's inputs that
+            belong to X, for encoders that see them; by default they are X.
         """
 
     @abc.abstractmethod
     def width(self, inputs: int | None) -> int | None:
-        """The number of outputs for so many inputs; a ValueError if they do not fit. None is an unknown number."""
+        """The number of outputs for a number of inputs; None if it is unknown.
+
+        Raises:
+            ValueError: if the layer does not take that number of inputs.
+        """
 
     @property
     @question
     def correlated(self) -> bool:
-        """Whether the outputs at one input may be correlated. If in doubt, yes: samples then need their covariance."""
+        """Whether the outputs at one input may be correlated; samples then need their covariance. If in doubt, yes."""
         return True
 
     @property
@@ -122,7 +162,7 @@ class AbstractLayer(Module):
     @property
     @question
     def num_inputs(self) -> int | None:
-        """The number of columns of the inputs, if the layer knows it."""
+        """The number of columns of the inputs; None if the layer takes any number, or does not know it."""
         return None
 
     @property
@@ -152,7 +192,7 @@ class AbstractLayer(Module):
 
     @question
     def variational(self) -> Any:
-        """The arrays that belong to q: of functions, weights or latent variables, and inducing features."""
+        """A pytree of the layer's arrays that belong to q: of functions, weights or latent variables, and features."""
         return ()
 
     @question
@@ -176,7 +216,7 @@ class AbstractLayer(Module):
 
     @question
     def per_datum(self) -> Any:
-        """The arrays whose rows belong to single data, addressed by `Data.index`."""
+        """A pytree of the layer's arrays whose rows belong to single data, addressed by `Data.index`."""
         return ()
 
     @question
@@ -192,10 +232,18 @@ class AbstractLayer(Module):
     def sample_global(
         self, x: Float[Array, "N 1 D"], key: Array, data: Data, seen: Bool[Array, "N 1"]
     ) -> tuple[Float[Array, "N 1 P"], Float[Array, ""]] | None:
-        """One sample of the layer's weights θ, shared by all data, applied to x, and log p(θ)/q(θ).
+        """One sample of the layer's weights θ, shared by all data and applied to x, and log p(θ)/q(θ).
 
-        For importance weighting over θ itself. Latent variables count here too, where `seen`. None: the layer has no
-        weights that can be sampled.
+        For importance weighting over θ itself. Latent variables are sampled too, and count where `seen`.
+
+        Args:
+            x: the layer's inputs.
+            key: a random key.
+            data: the data that x belongs to.
+            seen: which data have labels.
+
+        Returns:
+            The outputs and the log-ratio; None if the layer has no finite number of weights to sample.
         """
         return None
 
@@ -317,10 +365,10 @@ def check_stack(layers: Sequence[AbstractLayer], below: AbstractLayer | None, na
 
 
 def refuse_terminal(layer: AbstractLayer) -> NoReturn:
-    """The error of `moments` and `joint` where a layer has none."""
+    """Raise the TypeError of `moments` and `joint` for a layer that has none."""
     raise TypeError(
-        f"{type(layer).__name__} cannot be the last layer of a model: its output is no Gaussian function of its input. "
-        "End the stack with a SparseGP, BayesianDense or Deterministic layer."
+        f"{type(layer).__name__} cannot be the last layer of a model: its output is not a Gaussian function of its "
+        "input. End the stack with a SparseGP, BayesianDense or Deterministic layer."
     )
 
 
@@ -330,12 +378,20 @@ def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, 
 
 
 def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str) -> int | None:
-    """The number of outputs of layers one after the other; a ValueError names those that do not fit. What the first is
-    given, `inputs` columns, is called `first`.
+    """The number of outputs of layers one after the other.
 
-    >>> import inducing as ig
-    >>> stack_width([ig.LatentVariable(2), ig.BayesianDense(3, 1)], 1, "X has")
-    1
+    Args:
+        layers: the layers, the lowest first.
+        inputs: the number of inputs of the first layer; None if it is unknown.
+        first: what gives the first layer its inputs, such as "X has", for messages.
+
+    Raises:
+        ValueError: if a layer cannot take the outputs of the one below; the message names both.
+
+    Examples:
+        >>> import inducing as ig
+        >>> stack_width([ig.LatentVariable(2), ig.BayesianDense(3, 1)], 1, "X has")
+        1
     """
     width = inputs
     for i, layer in enumerate(layers):
@@ -343,7 +399,7 @@ def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str)
         try:
             following = layer.width(width)
         except ValueError as error:
-            if width is None:  # it does not fit itself
+            if width is None:  # its inputs are unknown, so it is the layer itself that is wrong
                 raise ValueError(f"{kind}: {error}") from error
             source = first if i == 0 else f"layers[{i - 1}], a {type(layers[i - 1]).__name__}, gives"
             raise ValueError(f"{source} {width} columns, which do not fit {kind}: {error}") from error
@@ -352,18 +408,19 @@ def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str)
 
 
 def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
-    """One function f(X), or f(X, x) as in `AbstractLayer.draw`, of layers one after the other.
+    """`AbstractLayer.draw` of layers one after the other.
 
-    >>> import inducing as ig
-    >>> f = draw_stack([ig.LatentVariable(2), ig.BayesianDense(3, 1)], jax.random.key(0), 1, dim=1)
-    >>> f(jnp.zeros((4, 1))).shape
-    (4, 1)
+    Examples:
+        >>> import inducing as ig
+        >>> f = draw_stack([ig.LatentVariable(2), ig.BayesianDense(3, 1)], jax.random.key(0), 1, dim=1)
+        >>> f(jnp.zeros((4, 1))).shape
+        (4, 1)
     """
     functions, width = [], dim
     for layer, k in zip(layers, jax.random.split(key, len(layers)), strict=True):
         functions.append(layer.draw(k, num, width))
         following = layer.width(width)
-        assert following is not None  # since that of the inputs is known
+        assert following is not None  # because the number of inputs is known
         width = following
 
     def f(X: Float[Array, "n D"], x: Array | None = None) -> Float[Array, "n P"]:
@@ -376,11 +433,12 @@ def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) 
 
 
 def sum_of_kl(stack: Any) -> Float[Array, ""]:
-    """Σ_l KL(q_l ‖ p_l) over the layers of a stack, in its dtype, which layers without arrays do not know.
+    """The sum Σ_l KL(q_l ‖ p_l) over `stack.layers`, in the dtype of the stack: layers without arrays have none.
 
-    >>> import inducing as ig
-    >>> float(sum_of_kl(ig.Skip(ig.Deterministic(jnp.tanh))))
-    0.0
+    Examples:
+        >>> import inducing as ig
+        >>> float(sum_of_kl(ig.Skip(ig.Deterministic(jnp.tanh))))
+        0.0
     """
     dtype = dtype_of(stack)
     return sum((layer.kl().astype(dtype) for layer in stack.layers), jnp.zeros((), dtype))

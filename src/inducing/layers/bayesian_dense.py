@@ -21,24 +21,38 @@ from inducing.parameters import (
 
 
 class BayesianDense(AbstractLayer):
-    """f(x) = [x, 1] W with random weights W [D+1, P], whose last row is the bias (eq:elbo_iid in weight space).
+    """A linear map with random weights (eq:elbo_iid in weight space).
 
-        p(W) = N(prior_mean, diag(prior_scale²)),    q(W) = N(mean, diag(scale²)) or N(mean, root rootᵀ)
+        f(x) = [x, 1] W,    p(W) = N(prior_mean, diag(prior_scale²)),    q(W) = N(mean, diag(scale²)) or N(mean, R Rᵀ)
 
-    `num_inputs` is D, `num_outputs` P. `prior_scale` is 1/√D for weights and 1 for biases by default; the prior is not
-    trained. q starts at random means (from `key`, else 0) and standard deviations `scale`; with `full` (or a `root`
-    [(D+1)P, (D+1)P], weights flattened row by row) its covariance is full. Put `Deterministic(jnp.tanh)`, say,
-    between two such layers.
+    W is [D+1, P]; its last row is the bias. The prior is not trained. For a Bayesian neural network, put activation
+    functions such as `Deterministic(jnp.tanh)` between such layers.
 
-    Weights are drawn for each datum and shared by its replicates; a single replicate needs only its outputs, which
-    with independent weights are independent Gaussians and are drawn directly (local reparameterisation).
+    Weights are drawn for each datum and shared by its replicates. For a single replicate and independent weights, the
+    outputs are independent Gaussians and are sampled directly (local reparameterisation).
 
-    >>> import jax, jax.numpy as jnp
-    >>> import inducing as ig
-    >>> layer = ig.BayesianDense(3, 2, key=jax.random.key(0))
-    >>> mean, variance = layer.moments(jnp.ones((5, 1, 3)))
-    >>> mean.shape, variance.shape
-    ((5, 1, 2), (5, 1, 2))
+    Args:
+        num_inputs: D.
+        num_outputs: P.
+        key: a random key for the initial means of q(W), which are 0 without it.
+        full: whether the covariance of q(W) is full.
+        mean: the mean of q(W), one number or [D+1, P].
+        scale: the standard deviations of q(W), one number or [D+1, P].
+        root: a lower-triangular root R of the covariance of q(W), [(D+1)·P, (D+1)·P], for weights flattened row by
+            row.
+        prior_mean: the mean of p(W), one number or [D+1, P].
+        prior_scale: the standard deviations of p(W), one number or [D+1, P]. By default 1/√D for weights and 1 for
+            biases.
+
+    Raises:
+        ValueError: if a number is less than 1 or a shape does not fit.
+
+    Examples:
+        >>> import inducing as ig
+        >>> layer = ig.BayesianDense(3, 2, key=jax.random.key(0))
+        >>> mean, variance = layer.moments(jnp.ones((5, 1, 3)))
+        >>> mean.shape, variance.shape
+        ((5, 1, 2), (5, 1, 2))
     """
 
     mean: Float[Array, "D1 P"] = real()
@@ -87,7 +101,7 @@ class BayesianDense(AbstractLayer):
         self.root = root
 
     def sample_weights(self, key: Array) -> tuple[Float[Array, "D1 P"], Float[Array, ""]]:
-        """W ~ q(W) and log p(W)/q(W), for importance weighting over the weights themselves (eq:iw_vi_3)."""
+        """One sample W ~ q(W) and log p(W)/q(W), for importance weighting over the weights (eq:iw_vi_3)."""
         noise = standard_normal(key, self.mean.shape, self.mean.dtype)
         W = self._weights(noise)
         if self.root is None:
@@ -130,7 +144,7 @@ class BayesianDense(AbstractLayer):
         return mean, jnp.einsum("nrpk,nrqk->nrpq", T, T) if correlated else jnp.sum(T**2, axis=-1)
 
     def _output_roots(self, x: Float[Array, "N R D1"]) -> Float[Array, "N R P K"]:
-        """T with Cov(f(x), f(x')) = T(x) T(x')ᵀ for a full covariance."""
+        """The matrices T with Cov(f(x), f(x')) = T(x) T(x')ᵀ, if q(W) has a full covariance."""
         return jnp.einsum("nrd,dpk->nrpk", x, self.root.reshape(*self.mean.shape, -1))
 
     def joint(self, X, cache=None):
@@ -187,7 +201,7 @@ class BayesianDense(AbstractLayer):
 
 
 def with_one(x: Float[Array, "*B D"]) -> Float[Array, "*B D1"]:
-    """[x, 1]."""
+    """The inputs with a column of ones, [x, 1]."""
     return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
 
 

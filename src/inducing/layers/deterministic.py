@@ -1,4 +1,4 @@
-"""Layers without randomness: any function, and the concatenation of a layer's output with its input."""
+"""Layers that wrap others: any function as a layer, and layers whose output is appended to their input."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -23,15 +23,21 @@ from inducing.parameters import dtype_of
 
 
 class Deterministic(AbstractLayer):
-    """Any function or Equinox module of one point [D] → [P], such as an `eqx.nn.MLP` or `jnp.tanh`.
+    """Any function or Equinox module as a layer.
 
-    Its arrays are point estimates, trained with the rest: a feature extractor below a GP, the activation function of
-    a Bayesian neural network, the decoder of a variational auto-encoder.
+    Its arrays are point estimates and trained with the rest. Use it as a feature extractor below a GP, as the
+    activation function of a Bayesian neural network, or as the decoder of a variational auto-encoder.
 
-    >>> import jax, jax.numpy as jnp
-    >>> import inducing as ig
-    >>> ig.layers.Deterministic(jnp.tanh).moments(jnp.ones((4, 1, 3)))[0].shape
-    (4, 1, 3)
+    Args:
+        function: a function of one point [D] → [P], or → a number, such as an `eqx.nn.MLP` or `jnp.tanh`.
+
+    Raises:
+        TypeError: if it is not a function.
+
+    Examples:
+        >>> import inducing as ig
+        >>> ig.Deterministic(jnp.tanh).moments(jnp.ones((4, 1, 3)))[0].shape
+        (4, 1, 3)
     """
 
     function: Callable[[Array], Array]
@@ -47,14 +53,14 @@ class Deterministic(AbstractLayer):
     def __init__(self, function: Any):
         if not callable(function):
             raise TypeError(f"function must be a function or an Equinox module of one point, got {function!r}.")
-        # a plain function is no parameter; as a Partial it is part of the tree's structure and not a leaf
+        # A plain function would be a leaf of the pytree; wrapped in a Partial it is part of the tree's structure.
         is_leaf = any(leaf is function for leaf in jax.tree.leaves(function))
         is_tree = bool(jax.tree.leaves(function)) and not is_leaf
         self.function = function if is_tree else jax.tree_util.Partial(function)
 
     def _apply(self, x: Array) -> Array:
         y = jax.vmap(jax.vmap(self.function))(x)
-        y = y if jnp.issubdtype(y.dtype, jnp.inexact) else y.astype(x.dtype)  # such as v > 0
+        y = y if jnp.issubdtype(y.dtype, jnp.inexact) else y.astype(x.dtype)  # such as the booleans of v > 0
         return y[..., None] if y.ndim == 2 else y
 
     def propagate(self, x, key, data, replicates):
@@ -103,13 +109,22 @@ class Deterministic(AbstractLayer):
 
 
 class Skip(AbstractLayer):
-    """The output of some layers beside their input: x ↦ [x, f(x)], so that what is above sees both.
+    """Layers whose output is appended to their input: x ↦ [x, f(x)].
 
-    >>> import jax, jax.numpy as jnp
-    >>> import inducing as ig
-    >>> skip = ig.layers.Skip(ig.layers.Deterministic(jnp.sin))
-    >>> skip.propagate(jnp.ones((4, 1, 2)), None, ig.Data(jnp.ones((4, 2))), 1)[0].shape
-    (4, 1, 4)
+    The layer above sees both.
+
+    Args:
+        layers: one layer or a sequence of layers, which make up f.
+
+    Raises:
+        TypeError: if one of them is not a layer.
+        ValueError: if there is none.
+
+    Examples:
+        >>> import inducing as ig
+        >>> skip = ig.Skip(ig.Deterministic(jnp.sin))
+        >>> skip.propagate(jnp.ones((4, 1, 2)), None, ig.Data(jnp.ones((4, 2))), 1)[0].shape
+        (4, 1, 4)
     """
 
     layers: tuple[AbstractLayer, ...]
@@ -235,9 +250,10 @@ def first_layer(stack: Any) -> AbstractLayer:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line.
+    """The first line of an error's message, or the name of its type if it has none.
 
-    >>> first_line(ValueError("no\\nmore"))
-    'no'
+    Examples:
+        >>> first_line(ValueError("no\\nmore"))
+        'no'
     """
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

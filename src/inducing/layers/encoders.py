@@ -15,35 +15,45 @@ from inducing.parameters import Module, as_float_array, as_key, at_least_one, po
 
 
 class AbstractEncoder(Module):
-    """q(h_n), a Gaussian: mean [N, R, d] and root of its covariance, [N, R, d] (diagonal) or [N, R, d, d]; R may be 1.
+    """The approximate posterior q(h_n) of a latent variable, a Gaussian.
 
-    `sees` names what q depends on: "x" and "y" (with "mask") of the datum, its "index", or the layer's own "input".
-    A layer's input is [1, N, D] where functions are drawn jointly over the data: then so is q, [1, N, d].
+    A layer's input is [1, N, D] where functions are drawn jointly over the data; mean and root are then [1, N, ·] too.
 
-    >>> import jax, inducing as ig
-    >>> network = lambda v: jax.numpy.concatenate([2.0 * v, v])                           # mean 2x, and softplus(x)
-    >>> encoder = ig.layers.Amortised(network, sees=("x",))
-    >>> mean, root = encoder(jax.numpy.ones((3, 1, 1)), ig.Data([1.0, 2.0, 3.0]), 1)
-    >>> encoder.sees, mean[:, 0, 0].tolist()
-    (('x',), [2.0, 4.0, 6.0])
+    Examples:
+        >>> import inducing as ig
+        >>> network = lambda v: jnp.concatenate([2.0 * v, v])      # mean 2x, standard deviation softplus(x)
+        >>> encoder = ig.layers.Amortised(network, sees=("x",))
+        >>> mean, root = encoder(jnp.ones((3, 1, 1)), ig.Data([1.0, 2.0, 3.0]), 1)
+        >>> encoder.sees, mean[:, 0, 0].tolist()
+        (('x',), [2.0, 4.0, 6.0])
     """
 
     @property
     @abc.abstractmethod
     def sees(self) -> tuple[str, ...]:
-        """What q(h_n) depends on."""
+        """What q(h_n) depends on: "x", "y" and "mask" of the datum, its "index", or the layer's own "input"."""
 
     @abc.abstractmethod
     def __call__(self, x: Float[Array, "N R D"], data: Data, dim: int) -> tuple[Array, Array]:
-        """Mean and root of q(h_n), of dimension `dim`, for the layer's input x."""
+        """Mean and root of q(h_n).
+
+        Args:
+            x: the layer's input.
+            data: the data that x belongs to.
+            dim: d, the dimension of h.
+
+        Returns:
+            The mean [N, R, d], and a root of the covariance: [N, R, d] (standard deviations) or [N, R, d, d] (lower
+            triangular). R may be 1.
+        """
 
     @abc.abstractmethod
     def check(self, dim: int) -> None:
-        """A ValueError if the encoder is not one of latent variables of this dimension."""
+        """Raise a ValueError if the encoder cannot be that of latent variables of this dimension."""
 
     @question
     def per_datum(self) -> Any:
-        """The arrays whose rows belong to single data, addressed by `Data.index`."""
+        """A pytree of the encoder's arrays whose rows belong to single data, addressed by `Data.index`."""
         return ()
 
     @question
@@ -52,17 +62,24 @@ class AbstractEncoder(Module):
 
 
 class PerDatumEncoder(AbstractEncoder):
-    """One Gaussian for each datum, addressed by `Data.index`: minibatches and shuffling are safe.
+    """One Gaussian for each datum.
 
-    `mean` is [N, d]; `scale`, the standard deviations, broadcasts to it. With `full` the covariance is full, its root
-    diag(scale) + a strictly lower triangle that starts at 0.
+    Data are recognised by `Data.index`, so minibatches and shuffled data are safe.
 
-    >>> import jax.numpy as jnp
-    >>> import inducing as ig
-    >>> encoder = ig.layers.PerDatumEncoder(jnp.zeros((5, 2)), scale=0.1, full=True)
-    >>> mean, root = encoder(jnp.zeros((2, 1, 0)), ig.Data(None, [1.0, 2.0], index=[4, 0]), 2)
-    >>> mean.shape, root.shape
-    ((2, 1, 2), (2, 1, 2, 2))
+    Args:
+        mean: the means [N, d].
+        scale: the standard deviations, which broadcast to [N, d].
+        full: whether the covariance is full. Its root is diag(scale) plus a strictly lower triangle that starts at 0.
+
+    Raises:
+        ValueError: if the shapes of `mean` and `scale` do not fit.
+
+    Examples:
+        >>> import inducing as ig
+        >>> encoder = ig.layers.PerDatumEncoder(jnp.zeros((5, 2)), scale=0.1, full=True)
+        >>> mean, root = encoder(jnp.zeros((2, 1, 0)), ig.Data(None, [1.0, 2.0], index=[4, 0]), 2)
+        >>> mean.shape, root.shape
+        ((2, 1, 2), (2, 1, 2, 2))
     """
 
     mean: Float[Array, "N d"] = real()
@@ -118,21 +135,26 @@ class PerDatumEncoder(AbstractEncoder):
 
 
 class Amortised(AbstractEncoder):
-    """q(h | x, y) by a network of one vector, the concatenation of what it `sees`.
+    """The Gaussian q(h | x, y) that a network computes.
 
-    The network gives 2d numbers (mean, and standard deviations through a softplus), or d + d(d+1)/2 for a full
-    covariance (mean, then of its root the diagonal through a softplus and the strictly lower triangle). `sees` is
-    ("x", "y", "mask") by default, where missing labels are 0 in y and in mask; ("x",) makes q(h | x), which also serves
-    predictions (eq:pred_lv_iid_alt); "input" is the layer's own input, other than x in inner layers.
-    `Amortised.mlp(key, dim, x=D, y=P)` makes a perceptron for d = `dim`, D columns of x and P of y (0, the default: it
-    does not see them).
+    Args:
+        network: a function or Equinox module of one vector, the concatenation of what it sees. It returns 2d numbers:
+            the mean, and the standard deviations before a softplus. For a full covariance it returns d + d(d+1)/2
+            numbers: the mean, and of the root the diagonal before a softplus and the strictly lower triangle.
+        sees: what the network sees, some of "x", "y", "mask" and "input". Missing labels are 0 in "y" and in "mask".
+            An encoder that sees only "x" is used in predictions too (eq:pred_lv_iid_alt). "input" is the layer's own
+            input, which differs from "x" in inner layers.
 
-    >>> import jax, jax.numpy as jnp
-    >>> import inducing as ig
-    >>> encoder = ig.layers.Amortised.mlp(jax.random.key(0), dim=1, x=2, y=1)
-    >>> mean, root = encoder(jnp.zeros((3, 1, 2)), ig.Data(jnp.zeros((3, 2)), jnp.zeros(3)), 1)
-    >>> mean.shape, root.shape
-    ((3, 1, 1), (3, 1, 1))
+    Raises:
+        TypeError: if `network` is not a function.
+        ValueError: if `sees` names something else.
+
+    Examples:
+        >>> import inducing as ig
+        >>> encoder = ig.layers.Amortised.mlp(jax.random.key(0), dim=1, x=2, y=1)
+        >>> mean, root = encoder(jnp.zeros((3, 1, 2)), ig.Data(jnp.zeros((3, 2)), jnp.zeros(3)), 1)
+        >>> mean.shape, root.shape
+        ((3, 1, 1), (3, 1, 1))
     """
 
     network: Any
@@ -158,12 +180,24 @@ class Amortised(AbstractEncoder):
         full: bool = False,
         activation: Any = jnp.tanh,
     ) -> "Amortised":
-        """An encoder by a perceptron with `hidden` = (width, depth), of x (so many columns), y, or both.
+        """An encoder with a multilayer perceptron as its network.
 
-        >>> import jax
-        >>> import inducing as ig
-        >>> ig.layers.Amortised.mlp(jax.random.key(0), dim=2, y=12).sees
-        ('y', 'mask')
+        Args:
+            key: a random key for its initial weights.
+            dim: d, the dimension of the latent variable.
+            x: the number of columns of x that it sees; 0 if it does not see x.
+            y: the number of columns of y that it sees; 0 if it does not see y.
+            hidden: width and depth of the hidden layers.
+            full: whether the covariance of q(h) is full.
+            activation: the activation function of the hidden layers.
+
+        Returns:
+            The encoder.
+
+        Examples:
+            >>> import inducing as ig
+            >>> ig.layers.Amortised.mlp(jax.random.key(0), dim=2, y=12).sees
+            ('y', 'mask')
         """
         if x == 0 and y == 0:
             raise ValueError("say how many columns the encoder sees: x=…, y=…, or both.")
@@ -173,7 +207,7 @@ class Amortised(AbstractEncoder):
             raise ValueError(f"hidden must be (width, depth), got {hidden!r}; (20, 2) is two layers of 20 units.")
         out = dim + dim + (_num_lower(dim) if full else 0)
         sees = (("x",) if x else ()) + (("y", "mask") if y else ())
-        last = jax.nn.identity  # has a name, by which it can be pickled
+        last = jax.nn.identity  # a function with a name can be pickled
         return Amortised(eqx.nn.MLP(x + 2 * y, out, hidden[0], hidden[1], activation, last, key=as_key(key)), sees)
 
     @property
@@ -193,7 +227,7 @@ class Amortised(AbstractEncoder):
         return mean, _root(jax.nn.softplus(raw), lower if lower.shape[-1] else None)
 
     def _apply(self, parts: list[Array]) -> Array:
-        """The network of the concatenated parts; a ValueError that names their widths if they do not fit it."""
+        """The network applied to the concatenated parts, or a ValueError that names their widths."""
         R = max(p.shape[1] for p in parts)
         v = jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], R, p.shape[2])) for p in parts], axis=-1)
         try:
@@ -206,7 +240,7 @@ class Amortised(AbstractEncoder):
             ) from error
 
     def _part(self, name: str, x: Array, data: Data) -> Array:
-        """What the encoder sees under that name, [N, R, ·]; [1, N, ·] where x is."""
+        """What the encoder sees under a name: [N, R, ·], or [1, N, ·] if x has that shape."""
         if name == "input":
             return x
         if name == "x":
@@ -223,7 +257,7 @@ class Amortised(AbstractEncoder):
         return rows[:, None] if x.shape[0] == len(data) else rows[None]
 
     def check(self, dim):
-        pass  # the network is checked when it is first called, since only then the widths of x and y are known
+        pass  # the widths of x and y, and so those of the network, are known at the first call
 
 
 def _num_lower(dim: int) -> int:

@@ -1,4 +1,4 @@
-"""Latent variables h_n of single data (sections 3.3, 4.2 and 4.5)."""
+"""Latent variables h_n, one for each datum (sections 3.3, 4.2 and 4.5)."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from inducing.parameters import as_float_array, at_least_one, dtype_of, positive
 
 
 class Sample(NamedTuple):
-    """Replicates of h, their log p(h)/q(h), and KL(q(h_n) ‖ p(h_n)) (0 where h came from the prior)."""
+    """Replicates of h, their log p(h)/q(h), and KL(q(h_n) ‖ p(h_n)); both are 0 if h was sampled from the prior."""
 
     h: Float[Array, "N R d"]
     log_ratio: Float[Array, "N R"]
@@ -24,23 +24,32 @@ class Sample(NamedTuple):
 
 
 class LatentVariable(AbstractLayer):
-    """Appends a latent variable h_n ~ p(h) of each datum to its input: x ↦ [x, h] (eq:elbo_lv_iid, eq:ugly_log).
+    """A latent variable of each datum, appended to its input: x ↦ [x, h] (eq:elbo_lv_iid, eq:ugly_log).
 
         p(h) = N(mean, diag(scale²)),    q(h_n) = encoder
 
-    p(h) is standard normal unless `mean` or `scale` ([d], trained) are given. Without an encoder q = p. The
-    log-weight is −KL(q(h_n) ‖ p(h_n)) for one replicate and log p(h)/q(h) of the sample for several.
+    The log-weight is −KL(q(h_n) ‖ p(h_n)) for one replicate, and log p(h)/q(h) of the sample for several.
 
-    A prediction has no y and no training datum: there h comes from p(h) (eq:pred_lv_iid), whatever an encoder of y or
-    of the index says, or from q(h | x) if the encoder sees only x or the layer's input (eq:pred_lv_iid_alt).
+    A prediction is for a new datum without labels. There h is sampled from p(h) (eq:pred_lv_iid), or from q(h | x) if
+    the encoder sees only x or the layer's input (eq:pred_lv_iid_alt).
 
-    >>> import jax, jax.numpy as jnp
-    >>> import inducing as ig
-    >>> layer = ig.LatentVariable(2, ig.layers.PerDatumEncoder(jnp.zeros((3, 2)), scale=0.1))
-    >>> data = ig.Data([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
-    >>> y, log_weight = layer.propagate(data.x[:, None], jax.random.key(0), data, replicates=4)
-    >>> y.shape, log_weight.shape
-    ((3, 4, 3), (3, 4))
+    Args:
+        dim: d, the dimension of h.
+        encoder: q(h_n), such as `PerDatumEncoder` or `Amortised`. Without one, q = p.
+        mean: the mean of p(h), one number or [d], trained. By default it is 0 and not trained.
+        scale: the standard deviations of p(h), one number or [d], trained. By default they are 1 and not trained.
+
+    Raises:
+        TypeError: if `encoder` is not an encoder.
+        ValueError: if a shape does not fit `dim`.
+
+    Examples:
+        >>> import inducing as ig
+        >>> layer = ig.LatentVariable(2, ig.layers.PerDatumEncoder(jnp.zeros((3, 2)), scale=0.1))
+        >>> data = ig.Data([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+        >>> y, log_weight = layer.propagate(data.x[:, None], jax.random.key(0), data, replicates=4)
+        >>> y.shape, log_weight.shape
+        ((3, 4, 3), (3, 4))
     """
 
     encoder: AbstractEncoder | None
@@ -76,7 +85,15 @@ class LatentVariable(AbstractLayer):
     def sample(
         self, x: Float[Array, "N R0 D"], key: Array, data: Data, replicates: int, shift: Array | None = None
     ) -> Sample:
-        """h for so many replicates of each datum (as many as x has, if it has several), moved by `shift` [N, R, d]."""
+        """Samples of h.
+
+        Args:
+            x: the layer's input.
+            key: a random key.
+            data: the data that x belongs to.
+            replicates: R, the number of samples for each datum; if x has several replicates, R is their number.
+            shift: what to add to the samples [N, R, d].
+        """
         N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
         noise = standard_normal(key, (N, R, self.dim), x.dtype)
         prior_mean, prior_scale = self.prior_moments(x.dtype)
@@ -102,16 +119,24 @@ class LatentVariable(AbstractLayer):
         return 0.5 * (trace + jnp.sum(((mean - prior_mean) / prior_scale) ** 2, axis=-1) - self.dim) - log_det
 
     def posterior(self, data: Any) -> tuple[Float[Array, "N d"], Array, Float[Array, " N"]]:
-        """Mean and root ([N, d] if diagonal, else [N, d, d]) of q(h_n) of the data's rows, and KL(q(h_n) ‖ p(h_n)).
+        """The approximate posterior q(h_n) of each datum, for encoders that do not see the layer's own input.
 
-        For encoders that do not see the layer's own input.
+        Args:
+            data: `(X, y)` or an `ig.Data`.
 
-        >>> import jax.numpy as jnp
-        >>> import inducing as ig
-        >>> layer = ig.LatentVariable(2, ig.layers.PerDatumEncoder(jnp.zeros((3, 2))))
-        >>> mean, root, kl = layer.posterior(ig.Data(None, [0.0, 1.0, 2.0]))
-        >>> mean.shape, kl.tolist()
-        ((3, 2), [0.0, 0.0, 0.0])
+        Returns:
+            The mean [N, d], the root of the covariance ([N, d] if diagonal, else [N, d, d]), and
+            KL(q(h_n) ‖ p(h_n)) [N].
+
+        Raises:
+            TypeError: if there is no encoder, or it sees the layer's input.
+
+        Examples:
+            >>> import inducing as ig
+            >>> layer = ig.LatentVariable(2, ig.layers.PerDatumEncoder(jnp.zeros((3, 2))))
+            >>> mean, root, kl = layer.posterior(ig.Data(None, [0.0, 1.0, 2.0]))
+            >>> mean.shape, kl.tolist()
+            ((3, 2), [0.0, 0.0, 0.0])
         """
         if self.encoder is None or "input" in self.encoder.sees:
             raise TypeError("posterior(data) is for a latent variable whose encoder sees x, y or the index.")
@@ -121,7 +146,7 @@ class LatentVariable(AbstractLayer):
         return mean[:, 0], root[:, 0], self._kl(mean, root)[:, 0]
 
     def _noise(self, h: Array, mean: Array, root: Array) -> Array:
-        """root⁻¹ (h − mean): the noise again, but as a function of h, so that derivatives of log q(h) are right."""
+        """root⁻¹ (h − mean). This is the noise as a function of h, which derivatives of log q(h) need."""
         if root.ndim == 3:
             return (h - mean) / root
         root, difference = _same(root, h - mean)
@@ -154,7 +179,7 @@ class LatentVariable(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        """One h for all inputs (for an encoder of inputs, one noise vector): a function of the input."""
+        """One h for all inputs, or one noise vector for an encoder that sees inputs."""
 
         def f(X: Array, x: Array | None = None) -> Array:
             def one(row, own):

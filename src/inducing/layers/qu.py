@@ -1,6 +1,6 @@
-"""q(u): a Gaussian over the inducing variables of L latents, by its mean [L, M] and a root of its covariance.
+"""The Gaussian q(u) over the inducing variables of L latents, given by its mean [L, M] and a root of its covariance.
 
-The shape of the root says its form:
+The form of the root follows from its shape:
 
     full      [L, M, M]    one lower-triangular root for each latent
     diagonal  [L, 1, M]    independent inducing variables
@@ -44,7 +44,8 @@ def is_full(root: Root) -> TypeGuard[Array]:
 
 
 def as_root(root: Root, L: int, M: int) -> Root:
-    """A user's root in one of the forms: [M], [M, M], [L, M], [L, M, M], [L·M, L·M] or a tuple of factors."""
+    """A root in one of the forms above, from one that a user gave: [M], [M, M], [L, M], [L, M, M], [L·M, L·M] or a
+    tuple of factors."""
     if isinstance(root, tuple):
         factors = tuple(jnp.broadcast_to(f, (L, *f.shape[-2:])) for f in root)
         if any(f.shape[-1] != f.shape[-2] for f in factors) or math.prod(f.shape[-1] for f in factors) != M:
@@ -106,8 +107,8 @@ def whitened_kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -
 
         ½ ( |R|² + |m|² − LM ) − log |det R|
 
-    `log_det` is log |det R|. A root that was whitened need not be triangular, but that of q in its own coordinates is,
-    and that of Kuu is known: see `SparseGP.kl`.
+    `log_det` is log |det R|, which the caller knows: a whitened root need not be triangular, but both the root of q in
+    its own coordinates and Luu are (see `SparseGP.kl`).
     """
     factors = root if isinstance(root, tuple) else (root.reshape(-1, *root.shape[-2:]),)
     squares = reduce(jnp.multiply, [jnp.sum(f**2, axis=(1, 2)) for f in factors])
@@ -115,7 +116,7 @@ def whitened_kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -
 
 
 def expand(root: Root) -> Array:
-    """A diagonal or Kronecker root as a full one; others as they are."""
+    """A diagonal or Kronecker root as a full one; other roots are returned as they are."""
     if isinstance(root, tuple):
         return reduce(jax.vmap(jnp.kron), root)
     return jnp.eye(root.shape[-1], dtype=root.dtype)[None] * root if is_diagonal(root) else root
