@@ -241,6 +241,33 @@ class AbstractKernel(Module):
         return None
 
     @question
+    def smoothed_features(
+        self, key: PRNGKeyArray, num: int, dim: int
+    ) -> tuple[FeatureMap, Callable[[Float[Array, " dim"]], Float[Array, " num"]]]:
+        """Random features φ for draws that can be averaged over Gaussian shifts afterwards.
+
+            E φ(x)·(d(v) ⊙ φ(y)) = k_v(x, y),    k_v the kernel `smoothed(v)`
+
+        With standard normal weights w, g(x) = φ(x)·w is a random function, and φ(x)·(d(v) ⊙ w) is its average
+        ∫ N(t | 0, diag v) g(x − t) dt, for any v.
+
+        Args:
+            key: a random key.
+            num: about how many features to use.
+            dim: the number of input dimensions.
+
+        Returns:
+            The maps φ and d.
+
+        Raises:
+            TypeError: if the kernel has no such features, which is the default.
+        """
+        raise TypeError(
+            f"{type(self).__name__} cannot be smoothed after it was drawn, so a ConvolutionProcess with it has no "
+            "function draws; implement smoothed_features beside smoothed."
+        )
+
+    @question
     def gaussian_expectations(
         self, Z: Float[Array, "M D"], mean: Float[Array, "N D"], variance: Float[Array, "N D"]
     ) -> PsiStatistics | None:

@@ -267,6 +267,16 @@ class SquaredExponential(AbstractStationary):
         wider = jnp.sqrt(lengthscale**2 + variance)
         return SquaredExponential(wider, self.variance * jnp.prod(lengthscale / wider))
 
+    def smoothed_features(self, key, num, dim):
+        # A wave of frequency ω is damped by exp(−½ Σ_d ω_d² v_d).
+        omega, variance = weighted_frequencies(self, key, -(-num // 2), dim)
+        phi = fourier_features(omega, variance)
+
+        def damping(v: Float[Array, " D"]) -> Float[Array, " num"]:
+            return jnp.tile(jnp.exp(-0.5 * (self.scaled(omega) ** 2 @ v)), 2)  # cosines, then sines
+
+        return lambda X: phi(self.scaled(X)), damping
+
     def gaussian_expectations(
         self, Z: Float[Array, "M D"], mean: Float[Array, "N D"], variance: Float[Array, "N D"]
     ) -> PsiStatistics:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import in_blocks
-from inducing.kernels.base import AbstractKernel, AbstractPointKernel, Points, as_points
+from inducing.kernels.base import AbstractKernel, Points, as_points, symmetric
 from inducing.priors.base import AbstractPrior, dense_weights, mix_covariance
 from inducing.priors.latents import BLOCK_ENTRIES, inputs_of_latents, repeat
 from inducing.priors.matrix_valued import output_index, pick
@@ -188,24 +188,35 @@ def _start_of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> Any
     return latent._replace(centre=centre, variance=variance)
 
 
-class OutputKernel(AbstractPointKernel):
+class OutputKernel(AbstractKernel):
     """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')) of a multioutput prior: `as_input(prior).kernel`."""
 
     prior: AbstractPrior
 
     @property
-    def smoothness(self) -> int | float:  # ty: ignore[incompatible-property-override] — its own for each prior
+    def smoothness(self) -> int | float:
         return self.prior.smoothness
 
-    def check_inputs(self, X: np.ndarray) -> None:
-        check_rows(self.prior, X)
-
-    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        for rows in as_points(self, X, X2):
-            if rows is not None:
-                check_rows(self.prior, rows)
-        return super().gram(X, X2)
+    def check_inputs(self, X):
+        OutputAsInput(self.prior).check_inputs(X)
 
     def __call__(self, x: Float[Array, " D1"], y: Float[Array, " D1"]) -> Float[Array, ""]:
         K = mix_covariance(self.prior, self.prior.Kff(x[None, :-1], y[None, :-1]))
         return K[0, x[-1].astype(int), 0, y[-1].astype(int)]
+
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
+        X, X2 = as_points(self, X, X2)
+        for rows in (X,) if X2 is None else (X, X2):
+            check_rows(self.prior, rows)
+        K = jax.vmap(lambda x: jax.vmap(lambda y: self(x, y))(X if X2 is None else X2))(X)
+        return symmetric(K) if X2 is None else K
+
+    def diag(self, X: Points) -> Float[Array, " N"]:
+        X, _ = as_points(self, X)
+        return jax.vmap(lambda x: self(x, x))(X)
+
+    def random_features(self, key, num, dim):
+        raise TypeError(
+            "the kernel of as_input(prior) has no random features, so it has no function draws; draw from the prior "
+            "itself, or from as_input(prior)."
+        )

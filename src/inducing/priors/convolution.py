@@ -14,9 +14,8 @@ from jaxtyping import Array, Float
 from inducing._xla import in_blocks
 from inducing.features.quadrature_rules import gauss_legendre, gaussian_grid, tensor
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.stationary import SquaredExponential, fourier_features, weighted_frequencies
-from inducing.means import AbstractMean, Zero, as_mean
-from inducing.parameters import REAL, Module, at_least_one, fixed, positive, real
+from inducing.means import AbstractMean, as_mean
+from inducing.parameters import REAL, Module, at_least_one, dtype_of, fixed, positive, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
@@ -195,11 +194,6 @@ class ConvolutionProcess(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.latents.smoothness
 
-    @property
-    def _closed(self) -> bool:
-        gaussian = isinstance(self.smoothing, GaussianSmoothing)
-        return gaussian and all(isinstance(k, SquaredExponential) for k in self.latents.kernels)
-
     def mean_functions(self):
         return ((None, self.mean_function), *own_means(self.latents))
 
@@ -208,9 +202,7 @@ class ConvolutionProcess(AbstractPrior):
 
     def mean(self, X):
         out = columns(self.mean_function(X), self.num_outputs)
-        if isinstance(self.latents.mean_function, Zero) and all(
-            isinstance(g.mean_function, Zero) for g in self.latents.latents
-        ):
+        if self.latents.mean_function.is_zero and all(mean.is_zero for _, mean in own_means(self.latents)):
             return out
         shifts, c = self.smoothing.rule(X.shape[1], X.dtype)
         for p, l in itertools.product(range(self.num_outputs), range(self.num_latents)):
@@ -226,12 +218,13 @@ class ConvolutionProcess(AbstractPrior):
 
     def Kuf(self, features, X):
         each = features if isinstance(features, tuple) else (features,) * self.num_latents
+        closed = self._is_closed(X.shape[1])
 
         def latent(kernel, own, a, b):
             def output(a: Array, b: Array) -> Float[Array, "M N"]:
-                if self._closed and own.uses_kernel:  # functionals that belong to the kernel of g, not to a wider one
+                if closed and own.uses_kernel:  # functionals that belong to the kernel of g, not to a wider one
                     return b * own.apply(lambda Z: kernel.smoothed(a).gram(Z, X), kernel)
-                if self._closed:
+                if closed:
                     return b * own.Kuf(kernel.smoothed(a), X)
 
                 def rows(X: Float[Array, "n D"]) -> Float[Array, "n M"]:
@@ -241,14 +234,15 @@ class ConvolutionProcess(AbstractPrior):
 
             return jnp.moveaxis(jax.vmap(output)(a, b), 0, -1)
 
-        return self._grouped(latent, X, each)
+        return self._grouped(latent, X, closed, each)
 
     def Kff(self, X, X2=None):
         Y = X if X2 is None else X2
+        closed = self._is_closed(X.shape[1])
 
         def latent(kernel, a, b):
             def pair(a1: Array, b1: Array, a2: Array, b2: Array) -> Float[Array, "N N2"]:
-                if self._closed:
+                if closed:
                     return b1 * b2 * kernel.smoothed(a1 + a2).gram(X, Y)
 
                 def one(x: Float[Array, "1 D"]) -> Float[Array, "1 N2"]:
@@ -259,28 +253,31 @@ class ConvolutionProcess(AbstractPrior):
 
                 return in_blocks(one, X, 1)
 
-            over = jax.vmap if self._closed else _sequentially
+            over = jax.vmap if closed else _sequentially
             K = over(lambda a1, b1: over(lambda a2, b2: pair(a1, b1, a2, b2))(a, b))(a, b)
             return jnp.transpose(K, (2, 0, 3, 1))
 
-        return self._grouped(latent, X)
+        return self._grouped(latent, X, closed)
 
     def Kff_diag(self, X):
+        closed = self._is_closed(X.shape[1])
+
         def latent(kernel, a, b):
             def output(a: Array, b: Array) -> Float[Array, " N"]:
-                if self._closed:
+                if closed:
                     return b**2 * kernel.smoothed(2.0 * a).diag(X)
                 return _sequentially(lambda x: b @ kernel.gram(x[None] - a) @ b)(X)
 
             return jax.vmap(output, out_axes=-1)(a, b)
 
-        return self._grouped(latent, X)
+        return self._grouped(latent, X, closed)
 
     def draw(self, key, num, dim):
-        keys = tuple(jax.random.split(key, self.num_latents))  # now: `sites` may run where its arrays are traced
+        keys = tuple(jax.random.split(key, self.num_latents))  # here, since `sites` may run where its arrays are traced
+        closed = self._is_closed(dim)
 
         def latent(X, kernel, key, a, b):
-            if self._closed:
+            if closed:
                 smoothed = _draw_smoothed(kernel, key, num, dim)
                 return jax.vmap(lambda a, b: b * smoothed(X, a), out_axes=-1)(a, b)
             g = draw_kernel(kernel, key, num, dim)
@@ -291,9 +288,9 @@ class ConvolutionProcess(AbstractPrior):
             return jax.vmap(output, out_axes=-1)(a, b)
 
         def sites(X: Float[Array, "n D"]) -> Float[Array, "n L P"]:
-            return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, keys), 0, 1)
+            return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, closed, keys), 0, 1)
 
-        if not self._closed:
+        if not closed:
             return self.latents.draw(key, num, dim)[0], sites  # by the same keys
 
         def own(X, kernel, key):
@@ -307,13 +304,20 @@ class ConvolutionProcess(AbstractPrior):
         kernels = self.latents.kernels
         return kernels * self.num_latents if len(kernels) == 1 else kernels
 
+    def _is_closed(self, dim: int) -> bool:
+        """Whether all kernels have a closed form of the smoothing for inputs of dimension `dim`."""
+        if not isinstance(self.smoothing, GaussianSmoothing):
+            return False
+        variance = jax.ShapeDtypeStruct((dim,), dtype_of(self.smoothing))
+        return all(jax.eval_shape(kernel.smoothed, variance) is not None for kernel in self.latents.kernels)
+
     def _in_blocks(self, fn: Callable, X: Array, entries: int) -> Array:
         """fn of the rows of X, each of which takes `entries` at the nodes, for one output; all are made at once."""
         return in_blocks(fn, X, BLOCK_ENTRIES // (self.num_outputs * entries))
 
-    def _grouped(self, fn: Callable, X: Array, *each) -> Array:
+    def _grouped(self, fn: Callable, X: Array, closed: bool, *each) -> Array:
         """fn for each latent, with its smoothing: variances [P, D] and amplitudes [P], or shifts and coefficients."""
-        if self._closed and isinstance(self.smoothing, GaussianSmoothing):
+        if closed and isinstance(self.smoothing, GaussianSmoothing):
             a, b = self.smoothing.variances(X.shape[1]), self.smoothing.amplitudes()
         else:
             a, b = self.smoothing.rule(X.shape[1], X.dtype)
@@ -330,15 +334,10 @@ def _sequentially(fn: Callable) -> Callable:
     return lambda *args: jax.lax.map(lambda item: fn(*item), args)
 
 
-def _draw_smoothed(kernel: SquaredExponential, key: Array, num: int, dim: int) -> Callable[[Array, Array], Array]:
-    """A draw g as (X, v) ↦ ∫ N(t | 0, diag v) g(X − t) dt: each wave of frequency ω is damped by exp(−½ Σ ω² v)."""
+def _draw_smoothed(kernel: AbstractKernel, key: Array, num: int, dim: int) -> Callable[[Array, Array], Array]:
+    """A draw g as (X, v) ↦ ∫ N(t | 0, diag v) g(X − t) dt."""
     key_features, key_weights = jax.random.split(key)
-    omega, variance = weighted_frequencies(kernel, key_features, -(-num // 2), dim)
-    phi = fourier_features(omega, variance)
-    weights = jax.random.normal(key_weights, (2, omega.shape[0]), omega.dtype)
-
-    def smoothed(X: Float[Array, "n D"], v: Float[Array, " D"]) -> Float[Array, " n"]:
-        damping = jnp.exp(-0.5 * (kernel.scaled(omega) ** 2 @ v))
-        return phi(kernel.scaled(X)) @ (weights * damping[None]).reshape(-1)
-
-    return smoothed
+    phi, damping = kernel.smoothed_features(key_features, num, dim)
+    size = jax.eval_shape(phi, jax.ShapeDtypeStruct((1, dim), dtype_of(kernel))).shape[1]
+    weights = jax.random.normal(key_weights, (size,), dtype_of(kernel))
+    return lambda X, v: phi(X) @ (weights * damping(v))

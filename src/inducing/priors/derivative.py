@@ -7,7 +7,6 @@ from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.parameters import at_least_one
-from inducing.priors.as_input import OutputAsInput
 from inducing.priors.base import AbstractPrior, weights
 
 
@@ -33,7 +32,7 @@ class Derivative(AbstractPrior):
     def __check_init__(self):
         if not isinstance(self.prior, AbstractPrior):
             raise TypeError(f"prior must be a prior such as ig.GP(kernel), got {type(self.prior).__name__}.")
-        if isinstance(self.prior, OutputAsInput):
+        if self.prior.indexes_outputs:
             raise TypeError("rows (x, p) have no derivative in p; write as_input(Derivative(prior, dim)) instead.")
         if not self.prior.smoothness >= 1:
             kernels = {type(k).__name__ for k in jax.tree.leaves(self.prior, is_leaf=_is_kernel) if _is_kernel(k)}

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.composite import Sum
-from inducing.means import AbstractMean, Zero, as_mean
+from inducing.means import AbstractMean, as_mean
 from inducing.parameters import dtype_of
 from inducing.priors.base import AbstractPrior
 from inducing.priors.latents import Parts, mapped, mean_of_sum, over_latents
@@ -75,7 +74,7 @@ class GP(AbstractPrior):
         return column(self.mean_function(X))
 
     def mu_u(self, features):
-        if isinstance(self.mean_function, Zero):  # without its quadrature, if features are defined by one
+        if self.mean_function.is_zero:  # saves the quadrature of features that are defined by one
             return jnp.zeros((1, features.num_features), dtype_of(self, features))
         mean = mean_of_sum(lambda Z: column(self.mean_function(Z)), self.kernels)
         return features.apply(mean, self.kernel).T
@@ -113,9 +112,10 @@ def draw_kernel(kernel: AbstractKernel, key: Array, num: int, dim: int) -> Calla
 
     A draw for a sum of kernels knows its parts.
     """
-    if isinstance(kernel, Sum):
-        keys = jax.random.split(key, len(kernel.kernels))
-        return Parts([draw_kernel(k, own, num, dim) for k, own in zip(kernel.kernels, keys, strict=True)])
+    terms = kernel.terms()
+    if terms[0] is not kernel:  # a sum
+        keys = jax.random.split(key, len(terms))
+        return Parts([draw_kernel(k, own, num, dim) for k, own in zip(terms, keys, strict=True)])
     key_features, key_weights = jax.random.split(key)
     features = kernel.random_features(key_features, num, dim)
     out = jax.eval_shape(features, jax.ShapeDtypeStruct((1, dim), dtype_of(kernel)))

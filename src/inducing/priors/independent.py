@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.composite import Sum
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import at_least_one
 from inducing.priors.base import AbstractPrior, prior_variances, scaled_kernel
@@ -128,7 +127,7 @@ class Independent(AbstractPrior):
             return lambda X: grouped(lambda k, key: choose(draw_kernel(k, key, num, dim))(X), items).T
 
         g = latents(lambda f: f)
-        terms = {len(k.kernels) if isinstance(k, Sum) else 1 for k in kernels}
+        terms = {len(k.terms()) for k in kernels}
         if len(terms) == 1 and terms != {1}:  # all are sums of as many terms: the draws know their parts
             g = Parts([latents(lambda f, i=i: f.parts[i]) for i in range(terms.pop())])
         return g, lambda X: g(X)[..., None]

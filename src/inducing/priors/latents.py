@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from inducing.features.base import AbstractFeatures, Parts
-from inducing.kernels.composite import Sum
 from inducing.linalg import same_rank
 
 BLOCK_ENTRIES = 2**20
@@ -46,19 +45,9 @@ def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:
 
 def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
     """fn(*item) for each item, stacked: items of equal structure are stacked and vmapped, others go group by group."""
-    groups: list[tuple[PyTree, list[int]]] = []
     split = [eqx.partition(item, eqx.is_array) for item in items]
-    for i, (arrays, static) in enumerate(split):
-        signature = (jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays), static)
-        for known, members in groups:
-            if eqx.tree_equal(known, signature) is True:
-                members.append(i)
-                break
-        else:
-            groups.append((signature, [i]))
-
-    results = []
-    for (_, static), members in groups:
+    results, groups = [], _equal_structures(split)
+    for static, members in groups:
         if len(members) == 1:
             out = fn(*items[members[0]])
             results.append(jax.tree.map(lambda a: a[None], out))
@@ -79,6 +68,19 @@ def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
         )
     order = jnp.argsort(jnp.asarray([i for _, members in groups for i in members]))
     return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *results)
+
+
+def _equal_structures(split: Sequence[tuple[PyTree, PyTree]]) -> list[tuple[PyTree, list[int]]]:
+    """The numbers of the items that are equal but for the values of their arrays, with what is static in them."""
+    groups: list[tuple[PyTree, list[int]]] = []
+    for i, (arrays, static) in enumerate(split):
+        signature = (jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays), static)
+        members = next((members for known, members in groups if eqx.tree_equal(known, signature) is True), None)
+        if members is None:
+            groups.append((signature, [i]))
+        else:
+            members.append(i)
+    return [(static, members) for (_, static), members in groups]
 
 
 def repeat(tree: PyTree, L: int) -> PyTree:
@@ -106,7 +108,7 @@ def mapped(g: Callable, fn: Callable) -> Callable:
 
 def mean_of_sum(mean: Callable, kernels: Sequence) -> Callable:
     """A mean as the mean of the first term, if the kernels are sums: what it is to features of the single terms."""
-    terms = {len(k.kernels) if isinstance(k, Sum) else 1 for k in kernels}
+    terms = {len(k.terms()) for k in kernels}
     if terms == {1} or len(terms) > 1:
         return mean
     return Parts([mean] + [lambda X: 0.0 * mean(X)] * (terms.pop() - 1))

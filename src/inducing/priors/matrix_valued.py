@@ -1,6 +1,5 @@
 """A full matrix-valued kernel, with inducing variables of the outputs: what the structured forms avoid."""
 
-import math
 from typing import Any
 
 import equinox as eqx
@@ -9,8 +8,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
-from inducing.kernels.composite import ActiveDims, Product, Sum
-from inducing.kernels.coregion import Coregion
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import at_least_one
 from inducing.priors.base import AbstractPrior
@@ -70,7 +67,7 @@ class MatrixValued(AbstractPrior):
 
     @property
     def smoothness(self) -> int | float:
-        return _smoothness_in_x(self.kernel)
+        return self.kernel.continuous_smoothness  # in x, not in the number of the output
 
     def mean_functions(self):
         return ((None, self.mean_function),)
@@ -112,14 +109,6 @@ class MatrixValued(AbstractPrior):
         g = draw_kernel(self.kernel, key, num, dim + 1)
         rows = mapped(g, lambda values: values[:, None])
         return rows, lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
-
-
-def _smoothness_in_x(kernel: AbstractKernel) -> int | float:
-    """How many derivatives a kernel of rows (x, p) has in x: a kernel of categories has p alone to look at."""
-    if isinstance(kernel, Sum | Product):
-        return min(_smoothness_in_x(part) for part in kernel.kernels)
-    inner = kernel.kernel if isinstance(kernel, ActiveDims) else kernel
-    return math.inf if isinstance(inner, Coregion) else inner.smoothness
 
 
 def every_output(X: Float[Array, "N D"], num: int) -> Float[Array, "NP D1"]:
