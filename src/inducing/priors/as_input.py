@@ -1,4 +1,4 @@
-"""The output-as-input view: any multioutput prior as a scalar one of rows (x, p)."""
+"""The output-as-input view: any multioutput prior as a scalar prior over rows (x, p)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,24 +16,42 @@ from inducing.priors.matrix_valued import output_index, pick
 
 
 def as_input(prior: AbstractPrior) -> "OutputAsInput":
-    """The output-as-input view of a prior (section 2.4): f(x, p), scalar, with rows (x, p) as inputs.
+    """View a multioutput prior as a scalar prior whose inputs contain the number of the output (section 2.4).
 
-    The output's number, 0 … P − 1, stands in the last column. The latents, and so features and q(u), are those of the
-    prior (inducing points have no p), and all numbers are the same; but any outputs can be observed and predicted at
-    any inputs. Of the sites of an input (smoothed values, derivatives, patches) all are computed and one is kept, in
-    blocks of rows.
+        f(x, p) = f_p(x)
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.SquaredExponential())
-    >>> rows = jnp.array([[0.3, 0.0], [0.3, 1.0]])
-    >>> ig.priors.as_input(prior).covariance(rows).tolist()
-    [[1.0, 2.0], [2.0, 4.0]]
+    With this view each row of the data is a label of one output, so that different outputs can be observed and
+    predicted at different inputs. The view has the same latents as the prior, and therefore the same features and q(u):
+    inducing points have no column for p. For priors with several sites (smoothed values, derivatives, patches), all
+    sites of a row are computed and one is kept, in blocks of rows.
+
+    Args:
+        prior: any prior with P outputs.
+
+    Returns:
+        A prior with one output and inputs (x, p) [N, D + 1], whose last column is the number p = 0, …, P − 1.
+
+    Raises:
+        TypeError: if `prior` is not a prior.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.SquaredExponential())
+        >>> rows = jnp.array([[0.3, 0.0], [0.3, 1.0]])
+        >>> ig.priors.as_input(prior).covariance(rows).tolist()
+        [[1.0, 2.0], [2.0, 4.0]]
     """
     return OutputAsInput(prior)
 
 
 class OutputAsInput(AbstractPrior):
-    """See `as_input`. The sites of a latent at (x, p) are what output p makes of it, W[p, l] s_l[p mod J](x)."""
+    """The prior that `as_input` returns.
+
+    The only site of a latent at (x, p) is its contribution to output p, W[p, l] s_l[p mod J](x).
+
+    Args:
+        prior: the prior that is viewed.
+    """
 
     prior: AbstractPrior
 
@@ -63,11 +81,11 @@ class OutputAsInput(AbstractPrior):
 
     @property
     def smoothness(self) -> int | float:
-        return 0  # in p; take the derivative of the prior, and then its view
+        return 0  # in p. For derivatives in x, view the derivative of the prior: as_input(Derivative(prior, dim))
 
     @property
     def kernel(self) -> AbstractKernel:
-        """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')), as a kernel of rows."""
+        """The kernel of rows, k((x, p), (x', q)) = Cov(f_p(x), f_q(x'))."""
         return OutputKernel(self.prior)
 
     def input_columns(self, latent: int) -> int:
@@ -95,7 +113,7 @@ class OutputAsInput(AbstractPrior):
         return latent.own + self.prior.start_means(latent.centre) + amplitudes
 
     def start_means(self, centre):
-        return []  # which output labels belong to is known in `start` alone
+        return []  # only `start` knows which outputs the labels belong to
 
     def mean(self, X):
         return pick(self.prior.mean(self._checked(X)[:, :-1]), X)[:, None]
@@ -146,7 +164,7 @@ class OutputAsInput(AbstractPrior):
         return g, chosen
 
     def _in_blocks(self, fn: Callable, X: Array, entries: int) -> Array:
-        """fn of the rows of X, of which each takes `entries` for each site: only one of its sites is kept."""
+        """fn of the rows of X, in blocks if there are several sites, since all are computed and one is kept."""
         J = self.prior.num_sites
         return fn(X) if J == 1 else in_blocks(fn, X, BLOCK_ENTRIES // (J * entries))
 
@@ -162,7 +180,7 @@ class OutputAsInput(AbstractPrior):
 
 
 def check_rows(prior: AbstractPrior, X: Float[Array | np.ndarray, "N D1"]) -> None:
-    """Raise a ValueError unless the last column holds numbers of the prior's outputs; values under `jit` pass."""
+    """Raise a ValueError unless the last column of X [N, D + 1] holds numbers of outputs. Traced values are skipped."""
     if X.shape[1] < 2:
         raise ValueError("as_input takes rows (x, p), the number of the output in the last column; got one column.")
     if isinstance(X, jax.core.Tracer):
@@ -177,9 +195,10 @@ def check_rows(prior: AbstractPrior, X: Float[Array | np.ndarray, "N D1"]) -> No
 
 
 def _start_of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> Any:
-    """What labels y [N, 1] of the outputs p [N] say about all P outputs.
+    """What the labels y [N, 1] of outputs p [N] say about all P outputs.
 
-    The likelihood sees one column for each output that has labels. The others get no centre, and the mean variance.
+    The likelihood gets one column for each output that has labels. The other outputs get no centre, and the mean of
+    the variances.
     """
     seen = np.unique(p[np.isfinite(y[:, 0])])
     latent = likelihood.start(np.where(p[:, None] == seen[None], y, np.nan))
@@ -189,7 +208,13 @@ def _start_of_rows(likelihood: Any, p: np.ndarray, y: np.ndarray, P: int) -> Any
 
 
 class OutputKernel(AbstractKernel):
-    """k((x, p), (x', q)) = Cov(f_p(x), f_q(x')) of a multioutput prior: `as_input(prior).kernel`."""
+    """The kernel of rows, `as_input(prior).kernel`.
+
+        k((x, p), (x', q)) = Cov(f_p(x), f_q(x'))
+
+    Args:
+        prior: the multioutput prior.
+    """
 
     prior: AbstractPrior
 

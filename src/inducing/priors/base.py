@@ -1,4 +1,4 @@
-"""What a prior is: a linear map of independent latent GPs (section 2.4)."""
+"""The interface of priors: linear maps of independent latent GPs (section 2.4)."""
 
 import abc
 from collections.abc import Callable
@@ -26,94 +26,108 @@ class AbstractPrior(Module):
 
         f_p(x) = μ_p(x) + Σ_l W[p, l] s_l[p mod J](x),      s_l(x) = (T g_l)(x) ∈ ℝᴶ
 
-    The J *sites* of a latent are what the outputs look at: its value at x (J = 1), its partial derivatives
-    (J = D), or one functional of it for each output (J = P: a smoothed value, the value at a patch). J divides P,
-    and W is `mixing`. None stands for two simple ones: if P = L·J, outputs l·J, …, l·J + J − 1 are the sites of latent
-    l and see no other (the identity, if J = 1); else it is ones. The inducing variables are features of the latents,
-    u_l = features.apply(g_l), so conditioning happens per latent and in O(L M³), and the map comes after.
+    The J *sites* of a latent are the functionals of it that outputs depend on: its value at x (J = 1), its partial
+    derivatives (J = D), or one functional for each output (J = P), such as a smoothed value or the value at a patch. J
+    divides P. W is `mixing`, or None in two simple cases. If P = L·J, the outputs l·J, …, l·J + J − 1 are the sites of
+    latent l and depend on no other latent; for J = 1 that is the identity. Otherwise all entries of W are 1.
 
-    Arrays that concern latents have a leading axis K: L, or 1 if all latents share kernel and features; Kuu and Kuf
-    agree on it. For a prior of your own see docs/extend.md.
+    The inducing variables are features of the latents, u_l = features.apply(g_l). Conditioning therefore happens for
+    each latent in O(M³), and the linear map is applied afterwards.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> prior = ig.priors.Derivative(ig.GP(ig.kernels.Matern52()), dim=2)      # one latent, two slopes of it
-    >>> prior.num_latents, prior.num_outputs, prior.num_sites
-    (1, 2, 2)
-    >>> X, features = jnp.zeros((5, 2)), ig.features.InducingPoints(jnp.ones((3, 2)))
-    >>> prior.Kuf(features, X).shape, prior.covariance(X).shape
-    ((1, 3, 5, 2), (10, 10))
+    Arrays of the latents have a leading axis K, which is L, or 1 if all latents share kernel and features. Kuu and Kuf
+    must agree on it. The page "Extend" of the documentation shows how to write a prior.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> prior = ig.priors.Derivative(ig.GP(ig.kernels.Matern52()), dim=2)      # one latent, two slopes
+        >>> prior.num_latents, prior.num_outputs, prior.num_sites
+        (1, 2, 2)
+        >>> X, features = jnp.zeros((5, 2)), ig.features.InducingPoints(jnp.ones((3, 2)))
+        >>> prior.Kuf(features, X).shape, prior.covariance(X).shape
+        ((1, 3, 5, 2), (10, 10))
     """
 
     @property
     @abc.abstractmethod
     def num_latents(self) -> int:
-        """L."""
+        """The number L of latents."""
 
     @property
     @abc.abstractmethod
     def num_outputs(self) -> int:
-        """P."""
+        """The number P of outputs."""
 
     @property
     @abc.abstractmethod
     def num_sites(self) -> int:
-        """J, a divisor of P."""
+        """The number J of sites of each latent, a divisor of P."""
 
     @property
     @abc.abstractmethod
     def mixing(self) -> Float[Array, "P L"] | None:
-        """W."""
+        """W [P, L], or None for the identity or ones, as in the description of the class."""
 
     @property
     @abc.abstractmethod
     def kernels(self) -> tuple[AbstractKernel, ...]:
-        """The kernels of the latents: L, or one that all share."""
+        """The kernels of the latents: L of them, or one that all latents share."""
 
     @property
     @abc.abstractmethod
     def smoothness(self) -> int | float:
-        """How many derivatives every output has in mean square."""
+        """How many derivatives every output has in mean square (`math.inf` for all of them)."""
 
     @abc.abstractmethod
     def input_columns(self, latent: int) -> int:
-        """D, the number of columns of x, if the inputs of the latents have `latent` columns."""
+        """Return the number D of columns of x if the inputs of the latents have `latent` columns."""
 
     @abc.abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
-        """The mean function of f."""
+        """Compute the prior mean μ(X) of the outputs [N, P]."""
 
     @abc.abstractmethod
     def mu_u(self, features: Any) -> Float[Array, "L M"]:
-        """The prior mean of u: the features of the latents' means."""
+        """Compute the prior mean of u [L, M], which are the features of the latents' means."""
 
     @abc.abstractmethod
     def Kuu(self, features: Any, jitter: float) -> AbstractCovariance:
-        """Cov(u_l, u_l), stacked along a leading axis K."""
+        """Compute Cov(u_l, u_l), stacked along a leading axis K.
+
+        Args:
+            features: one of `ig.features` for all latents, or a tuple with one for each.
+            jitter: what a dense covariance adds to its diagonal, relative to it.
+        """
 
     @abc.abstractmethod
     def Kuf(self, features: Any, X: Float[Array, "N D"]) -> Float[Array, "K M N J"]:
-        """Cov(u_l, s_l(X))."""
+        """Compute Cov(u_l, s_l(X)) [K, M, N, J]."""
 
     @abc.abstractmethod
     def Kff(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "K N J N2 J"]:
-        """Cov(s_l(X), s_l(X2))."""
+        """Compute Cov(s_l(X), s_l(X2)) [K, N, J, N2, J]; without X2, that of X with itself."""
 
     @abc.abstractmethod
     def Kff_diag(self, X: Float[Array, "N D"]) -> Float[Array, "K N J"]:
-        """Var(s_l(X))."""
+        """Compute Var(s_l(X)) [K, N, J]."""
 
     @abc.abstractmethod
     def draw(self, key: Array, num: int, dim: int) -> tuple[Callable, Callable]:
-        """One draw of the zero-mean latents from `num` random features of inputs of dimension `dim`.
+        """Draw the latents, with mean zero, from random features.
 
-        Returns two functions that belong together: the latents g: [n, D] → [n, L], whose features are u, and
-        their sites: [n, D] → [n, L, J].
+        Args:
+            key: a random key.
+            num: the number of random features of each latent, where it has infinitely many.
+            dim: the number D of columns of x.
+
+        Returns:
+            Two functions that belong to the same draw: the latents g: [n, D'] → [n, L], whose features are u, and
+            their sites: [n, D] → [n, L, J].
         """
 
     @property
     @question
     def shared_kernel(self) -> AbstractKernel | None:
-        """k, if the outputs are the latents themselves, independent GPs that all have the kernel k; else None."""
+        """The kernel k, if the outputs are the latents themselves, which all have the kernel k; else None."""
         return None
 
     @property
@@ -125,12 +139,18 @@ class AbstractPrior(Module):
     @property
     @question
     def group_size(self) -> int:
-        """How many consecutive outputs are functionals of one function, so that labels of one of them are enough."""
+        """The number of consecutive outputs that are functionals of one function.
+
+        Labels of one output of a group are enough to train on; by default each output needs some.
+        """
         return 1
 
     @question
     def mean_functions(self) -> "tuple[tuple[int | None, AbstractMean], ...]":
-        """The mean functions, each with the number of the latent it belongs to (None: of all outputs)."""
+        """The mean functions, each with the number of the latent that it belongs to, or None for all outputs.
+
+        `fit` starts those of all outputs at the centre of the labels, and chooses the unit in which each moves.
+        """
         return ()
 
     @question
@@ -209,20 +229,45 @@ class AbstractPrior(Module):
         return [t for kernel in self.kernels for t in scaled_kernel(kernel, present, variance.mean())]
 
     def covariance(self, X: Float[Array, "N D"], X2: Float[Array, "N2 D"] | None = None) -> Float[Array, "NP N2P"]:
-        """The prior covariance of f(X) and f(X2), flattened datum by datum: [N·P, N2·P]."""
+        """Compute the prior covariance of the outputs, flattened datum by datum.
+
+        Args:
+            X: inputs [N, D].
+            X2: inputs [N2, D]; X itself if None.
+
+        Returns:
+            Cov(f(X), f(X2)) [N·P, N2·P].
+
+        Examples:
+            >>> import jax.numpy as jnp, inducing as ig
+            >>> ig.GP(ig.kernels.Matern52(variance=2.0)).covariance(jnp.zeros((1, 3))).tolist()
+            [[2.0]]
+        """
         K = mix_covariance(self, self.Kff(X, X2))
         N, P, N2, _ = K.shape
         return K.reshape(N * P, N2 * P)
 
     def condition(self, X: Any, y: Any, noise_variance: Any) -> "ExactGP":
-        """The exact posterior given y = f(X) + ε, ε ~ N(0, noise_variance): O((NP)³).
+        """Condition the prior on labels y = f(X) + ε with Gaussian noise, exactly and in O((N P)³).
 
-        >>> import inducing as ig
-        >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
-        >>> exact.mean([0.5]).shape
-        (1, 1)
+        Args:
+            X: inputs [N, D], or [N] for D = 1.
+            y: labels [N, P], or [N] for P = 1; NaN where missing.
+            noise_variance: the variance of ε, one number, or one for each output [P], datum [N] or label [N, P].
+
+        Returns:
+            The posterior, an `ig.priors.ExactGP`.
+
+        Raises:
+            ValueError: if the shapes do not fit, or the covariance of the labels is not positive definite.
+
+        Examples:
+            >>> import inducing as ig
+            >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
+            >>> exact.mean([0.5]).shape
+            (1, 1)
         """
-        from inducing.priors.exact import ExactGP
+        from inducing.priors.exact import ExactGP  # which imports this module
 
         return ExactGP(self, X, y, noise_variance)
 
@@ -239,7 +284,7 @@ def _prior_variances(prior: AbstractPrior, x: Array) -> Array:
 
 
 def scaled_kernel(kernel: AbstractKernel, present: float, wanted: float) -> list[Start]:
-    """Starting values that multiply a kernel by wanted / present; none if that is no positive number."""
+    """Starting values that multiply a kernel by wanted / present; none if one of them is unknown."""
     if not (np.isfinite(wanted) and np.isfinite(present) and present > 0):
         return []
     factor = wanted / present
@@ -248,7 +293,7 @@ def scaled_kernel(kernel: AbstractKernel, present: float, wanted: float) -> list
 
 
 def weights(prior: AbstractPrior) -> Float[Array, "P L"] | None:
-    """W, with the implied ones of several latents that share an output's site; None: outputs are the latents' sites."""
+    """W, with ones where they are implied; None if the outputs are the sites of the latents."""
     W, P, L = prior.mixing, prior.num_outputs, prior.num_latents
     if W is None and L * prior.num_sites != P:
         return jnp.ones((P, L), dtype_of(prior))
@@ -256,13 +301,13 @@ def weights(prior: AbstractPrior) -> Float[Array, "P L"] | None:
 
 
 def dense_weights(prior: AbstractPrior, dtype: Any) -> Float[Array, "P L"]:
-    """W as an array, whatever it is."""
+    """W as an array in all cases."""
     W = weights(prior)
     return jnp.repeat(jnp.eye(prior.num_latents, dtype=dtype), prior.num_sites, axis=0) if W is None else W
 
 
 def by_site(prior: AbstractPrior, W: Float[Array, "P *rest"]) -> Float[Array, "Q J *rest"]:
-    """An array over outputs as one over (q, j): output q·J + j looks at site j."""
+    """Reshape an array over outputs to one over (q, j), where output q·J + j depends on site j."""
     return W.reshape(-1, prior.num_sites, *W.shape[1:])
 
 

@@ -1,4 +1,4 @@
-"""Convolution processes: every output is a sum of latent GPs, each seen through its own smoothing kernel."""
+"""Convolution processes: every output is a sum of latent GPs, each convolved with a smoothing kernel of its own."""
 
 import abc
 import itertools
@@ -21,38 +21,61 @@ from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, grouped, repeat
 
-NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}  # in each dimension, and how many widths they reach
+# For Gaussian smoothing in 1, 2 and 3 dimensions: nodes in each dimension, and how many widths they reach.
+NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}
 
 
 class AbstractSmoothing(Module):
-    """A matrix G(t) [P, L] of smoothing kernels.
+    """A matrix G(t) [P, L] of smoothing kernels, functions of a displacement t [D].
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> t, c = ig.priors.GaussianSmoothing(width=[[0.5]]).rule(1, jnp.zeros(()).dtype)
-    >>> round(float((c * t[..., 0] ** 2).sum()), 6)      # ∫ G(t) t² dt = 0.5²
-    0.25
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> t, c = ig.priors.GaussianSmoothing(width=[[0.5]]).rule(1, jnp.zeros(()).dtype)
+        >>> round(float((c * t[..., 0] ** 2).sum()), 6)      # ∫ G(t) t² dt = 0.5²
+        0.25
     """
 
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, int]:
-        """P, L."""
+        """The numbers P of outputs and L of latents."""
 
     @abc.abstractmethod
     def rule(self, dim: int, dtype: jnp.dtype) -> tuple[Float[Array, "P L Q D"], Float[Array, "P L Q"]]:
-        """Shifts t and coefficients c with ∫ G_pl(t) h(x − t) dt ≈ Σ_q c_plq h(x − t_plq)."""
+        """Return a quadrature rule for the convolution with G.
+
+            ∫ G_pl(t) h(x − t) dt ≈ Σ_q c_plq h(x − t_plq)
+
+        Args:
+            dim: the number D of input dimensions.
+            dtype: the type of the arrays.
+
+        Returns:
+            Shifts t [P, L, Q, D] and coefficients c [P, L, Q].
+        """
 
 
 class GaussianSmoothing(AbstractSmoothing):
-    """G_pl(t) = a_pl Π_d N(t_d | 0, s_pld²): widths s [P, L] or [P, L, D] and amplitudes a [P, L] (default 1).
+    """Gaussian smoothing kernels.
 
-    Latents other than SquaredExponential are smoothed by a grid of 32 nodes (16² in two dimensions, 8³ in three), which
-    must lie closer than a lengthscale: in one dimension the variance of a smoothed Matérn 3/2 is 0.01 % off for widths
-    of one lengthscale, 0.14 % for two, 4 % for five. For wider smoothing use `Smoothing` with a larger `num`.
+        G_pl(t) = a_pl Π_d N(t_d | 0, s_pld²)
 
-    >>> import inducing as ig
-    >>> ig.priors.GaussianSmoothing(width=[[0.1], [0.5]], amplitude=[[1.0], [-2.0]]).shape
-    (2, 1)
+    The convolution has a closed form for SquaredExponential latents. For others it is a sum over a grid of 32 nodes
+    (16² in two dimensions, 8³ in three), which must be closer than a lengthscale: in one dimension the variance of a
+    smoothed Matérn 3/2 is wrong by 0.01 % for widths of one lengthscale, 0.14 % for two and 4 % for five. For wider
+    smoothing use `Smoothing` with a larger `num`.
+
+    Args:
+        width: the standard deviations s [P, L] or [P, L, D].
+        amplitude: a, one number or [P, L].
+
+    Raises:
+        ValueError: if the shapes do not fit.
+
+    Examples:
+        >>> import inducing as ig
+        >>> ig.priors.GaussianSmoothing(width=[[0.1], [0.5]], amplitude=[[1.0], [-2.0]]).shape
+        (2, 1)
     """
 
     width: Float[Array, "P L *D"] = positive()
@@ -71,13 +94,14 @@ class GaussianSmoothing(AbstractSmoothing):
         return self.width.shape[0], self.width.shape[1]
 
     def variances(self, dim: int) -> Float[Array, "P L D"]:
-        """s² for each dimension."""
+        """The variances s² [P, L, D] for inputs of dimension `dim`."""
         s = self.width[..., None] if self.width.ndim == 2 else self.width
         if s.shape[-1] not in (1, dim):
             raise ValueError(f"GaussianSmoothing.width has {s.shape[-1]} dimensions but the inputs have {dim}.")
         return jnp.broadcast_to(s**2, (*self.shape, dim))
 
     def amplitudes(self) -> Float[Array, "P L"]:
+        """The amplitudes a [P, L]."""
         return jnp.broadcast_to(self.amplitude, self.shape)
 
     def rule(self, dim, dtype):
@@ -92,14 +116,24 @@ class GaussianSmoothing(AbstractSmoothing):
 
 
 class Smoothing(AbstractSmoothing):
-    """Any G, a function of one displacement t [D] that gives a matrix [P, L], integrated over the box [lower, upper].
+    """Smoothing kernels given by any function, integrated numerically over a box.
 
-    The rule is Gauss–Legendre with `num` nodes in each dimension: exact for smooth G that vanishes outside the box.
+    The quadrature rule is Gauss–Legendre. It is accurate if G is smooth in the box and vanishes outside of it.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> box = ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), lower=[0.0], upper=[1.0])
-    >>> box.shape
-    (2, 1)
+    Args:
+        function: G, a function of one displacement t [D] with values [P, L].
+        lower: the lower corner of the box [D].
+        upper: the upper corner of the box [D].
+        num: the number of nodes in each dimension.
+
+    Raises:
+        ValueError: if the box is empty, or the shapes do not fit.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> box = ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), lower=[0.0], upper=[1.0])
+        >>> box.shape
+        (2, 1)
     """
 
     function: Callable[[Array], Array]
@@ -139,19 +173,28 @@ class Smoothing(AbstractSmoothing):
 
 
 class ConvolutionProcess(AbstractPrior):
-    """Outputs that are latent GPs seen through smoothing kernels: eq:def_conv_gp.
+    """Outputs that are latent GPs convolved with smoothing kernels: eq:def_conv_gp.
 
         f_p(x) = μ_p(x) + Σ_l ∫ G_pl(x − z) g_l(z) dz
 
-    `smoothing` is G: `GaussianSmoothing`, in closed form for SquaredExponential latents in any dimension (and else by
-    quadrature), or `Smoothing` with any function by quadrature. `latents` is a sequence of L GPs (or
-    kernels), or one that all share. The inducing variables are features of the latents g.
+    The inducing variables are features of the latents g.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> G = ig.priors.GaussianSmoothing(width=[[2.0], [1e-3]])      # the second output sees the latent as it is
-    >>> prior = ig.priors.ConvolutionProcess(G, ig.kernels.SquaredExponential())
-    >>> prior.covariance(jnp.zeros((1, 1))).round(4).tolist()      # (1 + 2·2²)^−½, (1 + 2²)^−½ and 1
-    [[0.3333, 0.4472], [0.4472, 1.0]]
+    Args:
+        smoothing: G. `GaussianSmoothing` has a closed form for SquaredExponential latents in any dimension, and uses
+            quadrature for others; `Smoothing` takes any function and uses quadrature.
+        latents: a sequence of L GPs or kernels, or a single one that all latents share.
+        mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
+
+    Raises:
+        TypeError: if `smoothing` is not a smoothing.
+        ValueError: if smoothing and latents differ in number.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> G = ig.priors.GaussianSmoothing(width=[[2.0], [1e-3]])      # the second output is almost the latent itself
+        >>> prior = ig.priors.ConvolutionProcess(G, ig.kernels.SquaredExponential())
+        >>> prior.covariance(jnp.zeros((1, 1))).round(4).tolist()      # (1 + 2·2²)^−½, (1 + 2²)^−½ and 1
+        [[0.3333, 0.4472], [0.4472, 1.0]]
     """
 
     smoothing: AbstractSmoothing
@@ -222,7 +265,7 @@ class ConvolutionProcess(AbstractPrior):
 
         def latent(kernel, own, a, b):
             def output(a: Array, b: Array) -> Float[Array, "M N"]:
-                if closed and own.uses_kernel:  # functionals that belong to the kernel of g, not to a wider one
+                if closed and own.uses_kernel:  # these are functionals of g, which has the kernel before smoothing
                     return b * own.apply(lambda Z: kernel.smoothed(a).gram(Z, X), kernel)
                 if closed:
                     return b * own.Kuf(kernel.smoothed(a), X)
@@ -273,7 +316,7 @@ class ConvolutionProcess(AbstractPrior):
         return self._grouped(latent, X, closed)
 
     def draw(self, key, num, dim):
-        keys = tuple(jax.random.split(key, self.num_latents))  # here, since `sites` may run where its arrays are traced
+        keys = tuple(jax.random.split(key, self.num_latents))  # not in `sites`, which may be traced
         closed = self._is_closed(dim)
 
         def latent(X, kernel, key, a, b):
@@ -291,7 +334,7 @@ class ConvolutionProcess(AbstractPrior):
             return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, closed, keys), 0, 1)
 
         if not closed:
-            return self.latents.draw(key, num, dim)[0], sites  # by the same keys
+            return self.latents.draw(key, num, dim)[0], sites  # which splits the key in the same way
 
         def own(X, kernel, key):
             return _draw_smoothed(kernel, key, num, dim)(X, jnp.zeros(dim, X.dtype))
@@ -312,11 +355,11 @@ class ConvolutionProcess(AbstractPrior):
         return all(jax.eval_shape(kernel.smoothed, variance) is not None for kernel in self.latents.kernels)
 
     def _in_blocks(self, fn: Callable, X: Array, entries: int) -> Array:
-        """fn of the rows of X, each of which takes `entries` at the nodes, for one output; all are made at once."""
+        """fn of the rows of X in blocks. A row needs `entries` at the nodes of one output; all outputs run at once."""
         return in_blocks(fn, X, BLOCK_ENTRIES // (self.num_outputs * entries))
 
     def _grouped(self, fn: Callable, X: Array, closed: bool, *each) -> Array:
-        """fn for each latent, with its smoothing: variances [P, D] and amplitudes [P], or shifts and coefficients."""
+        """fn for each latent and its smoothing: variances [P, D] and amplitudes [P], or shifts and coefficients."""
         if closed and isinstance(self.smoothing, GaussianSmoothing):
             a, b = self.smoothing.variances(X.shape[1]), self.smoothing.amplitudes()
         else:

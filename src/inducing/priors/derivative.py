@@ -1,4 +1,4 @@
-"""The derivatives of a Gaussian process, as a vector-valued Gaussian process."""
+"""The derivatives of a Gaussian process, which are a vector-valued Gaussian process."""
 
 import equinox as eqx
 import jax
@@ -15,14 +15,24 @@ class Derivative(AbstractPrior):
 
         f(x)[p·D + d] = ∂f_p/∂x_d (x),      K(x, x') = ∇_x ∇_x' k(x, x')
 
-    With `values`, each output is followed by its derivatives, f_p, ∂f_p/∂x_1, …, ∂f_p/∂x_D: with NaN for what was not
-    measured, values and gradients are observed together. `dim` is D. The inducing variables remain features of the
-    latents, such as their values. Derivatives of derivatives work as far as the kernel is smooth.
+    The inducing variables remain features of the latents, such as their values. Derivatives of derivatives exist as far
+    as the kernel is smooth.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> prior = ig.priors.Derivative(ig.GP(ig.kernels.SquaredExponential(lengthscale=[1.0, 2.0])), dim=2)
-    >>> prior.covariance(jnp.zeros((1, 2))).tolist()
-    [[1.0, 0.0], [0.0, 0.25]]
+    Args:
+        prior: the prior to differentiate, with P outputs.
+        dim: the number D of input columns.
+        values: whether each output is followed by its derivatives, f_p, ∂f_p/∂x_1, …, ∂f_p/∂x_D. Values and gradients
+            can then be observed together, with NaN in y for what was not measured.
+
+    Raises:
+        TypeError: if the prior has no derivative in mean square, or is the output-as-input view of another.
+        ValueError: if `dim` is not a positive whole number.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> prior = ig.priors.Derivative(ig.GP(ig.kernels.SquaredExponential(lengthscale=[1.0, 2.0])), dim=2)
+        >>> prior.covariance(jnp.zeros((1, 2))).tolist()
+        [[1.0, 0.0], [0.0, 0.25]]
     """
 
     prior: AbstractPrior
@@ -44,7 +54,7 @@ class Derivative(AbstractPrior):
 
     @property
     def directions(self) -> int:
-        """How many outputs stand for each of the prior: its D derivatives, and its value if asked for."""
+        """The number of outputs for each output of the prior: D derivatives, and its value with `values`."""
         return self.dim + int(self.values)
 
     @property
@@ -129,7 +139,7 @@ class Derivative(AbstractPrior):
         return g, derivatives
 
     def _along(self, fn, X: Float[Array, "N D"]) -> Float[Array, "..."]:
-        """∂fn/∂x_d of a function whose rows depend on one row of X each, for all rows at once; d is the last axis."""
+        """∂fn/∂x_d along a new last axis, for a function whose results for a row of X depend on that row only."""
         if X.shape[1] != self.dim:
             raise ValueError(f"Derivative has dim={self.dim} but the inputs have {X.shape[1]} columns.")
         basis = jnp.broadcast_to(jnp.eye(self.dim, dtype=X.dtype)[:, None, :], (self.dim, *X.shape))

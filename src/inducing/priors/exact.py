@@ -1,4 +1,4 @@
-"""Exact Gaussian-process regression, for small data and as the truth that sparse ones are measured by."""
+"""Exact Gaussian-process regression, for small data and as a reference for sparse approximations."""
 
 import math
 from typing import Any
@@ -15,15 +15,27 @@ from inducing.priors.base import AbstractPrior, mix_variance
 
 
 class ExactGP(Module):
-    """The posterior of f given y = f(X) + ε, ε ~ N(0, σ²) (eq:cond_gp with u = y): O((NP)³), without jitter.
+    """The exact posterior of f given labels with Gaussian noise (eq:cond_gp with u = y).
 
-    Missing labels (NaN in y) are left out. `noise_variance` is a scalar, one value for each output [P], for each datum
-    [N] or for each label [N, P]. It may be 0 (interpolation) if the covariance of the labels is still regular.
+        y = f(X) + ε,    ε ~ N(0, σ²)
 
-    >>> import inducing as ig
-    >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.0)
-    >>> exact.mean([0.0, 1.0]).round(6).tolist(), exact.covariance([0.5, 0.7]).shape      # it interpolates
-    ([[1.0], [2.0]], (2, 2))
+    The computation takes O((N P)³) and adds no jitter. Missing labels (NaN in y) are left out.
+
+    Args:
+        prior: the prior of f, with P outputs.
+        X: inputs [N, D], or [N] for D = 1.
+        y: labels [N, P], or [N] for P = 1; NaN where missing.
+        noise_variance: σ², one number, or one for each output [P], datum [N] or label [N, P]. It may be 0, for
+            interpolation, if the covariance of the labels is regular.
+
+    Raises:
+        ValueError: if the shapes do not fit, or the covariance of the labels is not positive definite.
+
+    Examples:
+        >>> import inducing as ig
+        >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.0)
+        >>> exact.mean([0.0, 1.0]).round(6).tolist(), exact.covariance([0.5, 0.7]).shape      # it interpolates
+        ([[1.0], [2.0]], (2, 2))
     """
 
     prior: AbstractPrior
@@ -44,7 +56,7 @@ class ExactGP(Module):
         noise = _noise(noise_variance, target, mask).reshape(-1)
         self._seen = mask.reshape(-1)
         residual = jnp.where(self._seen, (target - prior.mean(x)).reshape(-1), 0.0)
-        # A missing label becomes an independent standard normal of value zero: it changes nothing.
+        # A missing label is treated as an independent standard normal variable of value zero, which changes nothing.
         keep = self._seen[:, None] & self._seen[None, :]
         K = jnp.where(keep, prior.covariance(x), 0.0) + jnp.diag(jnp.where(self._seen, noise, 1.0))
         self._Kyy = Dense(K, 0.0)
@@ -53,7 +65,7 @@ class ExactGP(Module):
 
     @property
     def log_marginal_likelihood(self) -> Float[Array, ""]:
-        """log p(y | X), the evidence."""
+        """The log marginal likelihood log p(y | X), also called the evidence."""
         a = self._Kyy.root_solve(self._residual)
         n = jnp.sum(self._seen).astype(a.dtype)
         return -0.5 * (jnp.sum(a**2) + self._Kyy.logdet() + n * math.log(2.0 * math.pi))
@@ -63,19 +75,19 @@ class ExactGP(Module):
         return jnp.where(self._seen[:, None], self.prior.covariance(self.data.x, X), 0.0)
 
     def mean(self, X: Any) -> Float[Array, "N P"]:
-        """E[f(X) | y]."""
+        """Compute the posterior mean E[f(X) | y] [N, P] at inputs X [N, D]."""
         X = as_inputs(X, self._residual.dtype)
         mean = self._cross(X).T @ self._Kyy.solve(self._residual)
         return self.prior.mean(X) + mean.reshape(-1, self.prior.num_outputs)
 
     def covariance(self, X: Any) -> Float[Array, "NP NP"]:
-        """Cov[f(X) | y], flattened datum by datum."""
+        """Compute the posterior covariance Cov[f(X) | y] [N·P, N·P] at inputs X [N, D], flattened datum by datum."""
         X = as_inputs(X, self._residual.dtype)
         A = self._Kyy.root_solve(self._cross(X))
         return self.prior.covariance(X) - A.T @ A
 
     def variance(self, X: Any) -> Float[Array, "N P"]:
-        """Var[f(X) | y]."""
+        """Compute the posterior variance Var[f(X) | y] [N, P] at inputs X [N, D]."""
         X = as_inputs(X, self._residual.dtype)
         prior = mix_variance(self.prior, self.prior.Kff_diag(X))
         A = self._Kyy.root_solve(self._cross(X))
@@ -83,7 +95,7 @@ class ExactGP(Module):
 
 
 def _noise(value: Any, y: Float[Array, "N P"], mask: Array) -> Float[Array, "N P"]:
-    """The noise variances of all labels, checked where they are concrete."""
+    """Broadcast the noise variances to all labels, and check them where they are concrete."""
     value = jnp.asarray(value, y.dtype)
     N, P, given = *y.shape, list(value.shape)
     if value.ndim == 1 and value.shape[0] not in (1, P):
@@ -103,7 +115,7 @@ def _noise(value: Any, y: Float[Array, "N P"], mask: Array) -> Float[Array, "N P
 
 
 def _check_regular(Kyy: Dense, noise: Float[Array, ""]) -> None:
-    """Raise a ValueError if jitter had to be added: the posterior would be that of another model."""
+    """Raise a ValueError if jitter was added, since the posterior would be that of another model."""
     if not isinstance(Kyy.jitter, jax.core.Tracer) and not Kyy.jitter == 0:
         raise ValueError(
             f"the covariance of the labels is not positive definite with noise_variance {noise:.3g}; pass a larger "

@@ -15,16 +15,26 @@ from inducing.priors.latents import Parts, mapped, mean_of_sum, over_latents
 
 
 class GP(AbstractPrior):
-    """f ~ GP(μ, k), a scalar random function: eq:def_gp. `mean` is one of `ig.means` or a number.
+    """A scalar Gaussian process: eq:def_gp.
 
-    `prior.mean(X)` is [N, 1], `prior.covariance(X)` [N, N], and `prior.condition(X, y, noise_variance)` the exact
+        f ~ GP(μ, k)
+
+    `prior.mean(X)` is [N, 1], `prior.covariance(X)` is [N, N], and `prior.condition(X, y, noise_variance)` is the exact
     posterior, an `ig.priors.ExactGP`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5, variance=2.0), mean=1.0)
-    >>> X = jnp.array([[0.0], [9.0]])
-    >>> prior.mean(X).tolist(), prior.covariance(X).round(6).tolist()
-    ([[1.0], [1.0]], [[2.0, 0.0], [0.0, 2.0]])
+    Args:
+        kernel: k, one of `ig.kernels`.
+        mean: μ, one of `ig.means` or a number; zero if None.
+
+    Raises:
+        TypeError: if `kernel` is not a kernel or `mean` is not a mean.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> prior = ig.GP(ig.kernels.Matern52(lengthscale=0.5, variance=2.0), mean=1.0)
+        >>> X = jnp.array([[0.0], [9.0]])
+        >>> prior.mean(X).tolist(), prior.covariance(X).round(6).tolist()
+        ([[1.0], [1.0]], [[2.0, 0.0], [0.0, 2.0]])
     """
 
     kernel: AbstractKernel
@@ -97,7 +107,7 @@ class GP(AbstractPrior):
 
 
 def column(values: Array) -> Array:
-    """[N] as [N, 1]; [N, 1] stays; more columns are refused."""
+    """Return values [N] or [N, 1] as [N, 1]; raise a ValueError if there are more columns."""
     out = values[:, None] if values.ndim == 1 else values
     if out.shape[1] != 1:
         raise ValueError(
@@ -110,7 +120,7 @@ def column(values: Array) -> Array:
 def draw_kernel(kernel: AbstractKernel, key: Array, num: int, dim: int) -> Callable[[Array], Array]:
     """A zero-mean function [n, D] → [n] from a kernel's random features φ: f(x) = φ(x)·ε, ε ~ N(0, I).
 
-    A draw for a sum of kernels knows its parts.
+    A draw for a sum of kernels is a `Parts`, which knows the draws of the terms.
     """
     terms = kernel.terms()
     if terms[0] is not kernel:  # a sum

@@ -1,4 +1,4 @@
-"""Image-convolutional processes: one GP of patches, seen at every patch of an image."""
+"""Image-convolutional processes: one GP over patches, evaluated at every patch of an image."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,22 +20,34 @@ from inducing.priors.latents import BLOCK_ENTRIES, inputs_of_latents, over_laten
 
 
 class ImageConvolution(AbstractPrior):
-    """A GP of images from one of patches (section 2.4, image-convolutional GP; van der Wilk et al. 2017).
+    """A GP over images that is made of a GP over patches (section 2.4; van der Wilk et al. 2017).
 
-        f(x)[i] = g(x[i])                      the responses of the I patches x[i] of an image x (the default),
-        f(x) = 1/I Σ_i w_i g(x[i])             their weighted mean, with `weights` w [I] (True: ones), trained
+        f(x)[i] = g(x[i])                  without weights: the responses of the I patches x[i] of an image x
+        f(x) = 1/I Σ_i w_i g(x[i])         with weights: their weighted mean
 
-    An input is a flattened image [H·W·C] of `image_shape` (H, W) or (H, W, C). Patches of `patch_shape` (h, w), all
-    channels together, stand `stride` pixels apart, row by row, each flattened to [h·w·C]. `latents` is the GP (or
-    kernel) of patches, or several; with `num` of them sharing it, there are num·I responses (those of a latent
-    together), or num means. Inducing points are patches [M, h·w·C]. Sums over patches run in blocks of images.
+    An input is a flattened image [H·W·C]. Inducing points are patches [M, h·w·C]. Sums over patches run in blocks of
+    images, to save memory.
 
-    >>> import inducing as ig
-    >>> k = ig.kernels.SquaredExponential()
-    >>> responses = ig.priors.ImageConvolution(k, image_shape=(5, 5), patch_shape=(3, 3))
-    >>> classes = ig.priors.ImageConvolution(k, (28, 28), (4, 4), stride=2, weights=True, num=10)
-    >>> responses.num_outputs, classes.num_outputs, classes.num_patches
-    (9, 10, 169)
+    Args:
+        latents: the GP or kernel of patches, or a sequence of them.
+        image_shape: (H, W) or (H, W, C).
+        patch_shape: (h, w). A patch contains all channels and is flattened to [h·w·C].
+        stride: how many pixels patches are apart, in rows and columns.
+        weights: w [I], which are trained; True for ones; None for the responses themselves.
+        num: how many latents share a single GP. There are num·I responses, those of one latent together, or num
+            weighted means.
+        mean: one of `ig.means` of images with values [N] or [N, P], or a number; zero if None.
+
+    Raises:
+        ValueError: if the shapes of images, patches, weights or latents do not fit.
+
+    Examples:
+        >>> import inducing as ig
+        >>> k = ig.kernels.SquaredExponential()
+        >>> responses = ig.priors.ImageConvolution(k, image_shape=(5, 5), patch_shape=(3, 3))
+        >>> classes = ig.priors.ImageConvolution(k, (28, 28), (4, 4), stride=2, weights=True, num=10)
+        >>> responses.num_outputs, classes.num_outputs, classes.num_patches
+        (9, 10, 169)
     """
 
     latents: Independent
@@ -83,7 +95,7 @@ class ImageConvolution(AbstractPrior):
 
     @property
     def num_patches(self) -> int:
-        """I."""
+        """The number I of patches of an image."""
         (H, W, _), (h, w), s = self.image_shape, self.patch_shape, self.stride
         return ((H - h) // s + 1) * ((W - w) // s + 1)
 
@@ -124,7 +136,14 @@ class ImageConvolution(AbstractPrior):
         return patches.reshape(-1, patches.shape[-1])
 
     def patches(self, X: Float[Array, "N HWC"]) -> Float[Array, "N I hwC"]:
-        """The patches of images, for choosing inducing patches among them."""
+        """Cut images into patches, for example to choose inducing patches among them.
+
+        Args:
+            X: flattened images [N, H·W·C].
+
+        Returns:
+            Their patches [N, I, h·w·C].
+        """
         H, W, C = self.image_shape
         if X.shape[-1] != H * W * C:
             raise ValueError(
@@ -197,7 +216,7 @@ class ImageConvolution(AbstractPrior):
         return g, lambda X: in_blocks(self._sites_of(g), X, size)
 
     def _sites_of(self, g):
-        """Sites [n, L, J] of latent functions g: [n, hwC] → [n, L]."""
+        """Return the sites [n, L, J] of latent functions g: [n, hwC] → [n, L] as a function of images."""
 
         def sites(X: Float[Array, "n HWC"]) -> Float[Array, "n L J"]:
             values = g(self.patches(X).reshape(X.shape[0] * self.num_patches, -1))
@@ -206,5 +225,5 @@ class ImageConvolution(AbstractPrior):
         return sites
 
     def _read(self, values: Float[Array, "a b I"]) -> Float[Array, "a b J"]:
-        """The readout over the patches."""
+        """Reduce values at the I patches to the J sites: all of them, or their weighted mean."""
         return values if self.weights is None else (values @ (self.weights / self.num_patches))[..., None]

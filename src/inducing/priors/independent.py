@@ -16,23 +16,31 @@ from inducing.priors.gp import GP, column, draw_kernel
 from inducing.priors.latents import Parts, apply_features, grouped, mean_of_sum, over_latents
 
 Latents = Any
-"""What users pass for latent processes: a GP, which all share, or a sequence; a kernel stands for its zero-mean GP.
-`as_gp` says what is wrong with anything else."""
+"""What users pass for latent processes: one GP that all share, or a sequence of them. A kernel stands for its GP with
+mean zero. The type is Any because `as_gp` explains what is wrong with anything else."""
 
 
 class Independent(AbstractPrior):
-    """f_p ~ GP(μ_p, k_p), independent over the P outputs (section 2.4, separate independent multioutput GP).
+    """Outputs that are independent GPs (section 2.4, separate independent multioutput GP).
 
-        K(x, x')[p, q] = δ_pq k_p(x, x')
+        f_p ~ GP(μ_p, k_p),    K(x, x')[p, q] = δ_pq k_p(x, x')
 
-    `latents` is a sequence of GPs (or kernels), one for each output; or one of them with `num` outputs that share it,
-    so that Kuu and Kuf are computed once. `mean` [N, D] → [N, P] is added to the means of the GPs.
+    Args:
+        latents: a sequence of GPs or kernels, one for each output; or a single one that all outputs share, so that Kuu
+            and Kuf are computed once.
+        num: the number P of outputs, needed if they share one GP.
+        mean: one of `ig.means` with values [N] or [N, P], or a number. It is added to the means of the GPs.
 
-    >>> import inducing as ig
-    >>> separate = ig.priors.Independent([ig.GP(ig.kernels.Matern52()), ig.GP(ig.kernels.SquaredExponential())])
-    >>> shared = ig.priors.Independent(ig.kernels.Matern52(), num=2, mean=ig.means.Identity())
-    >>> separate.num_outputs, shared.num_outputs
-    (2, 2)
+    Raises:
+        TypeError: if `latents` contains anything else than GPs and kernels.
+        ValueError: if `num` is missing or does not fit.
+
+    Examples:
+        >>> import inducing as ig
+        >>> separate = ig.priors.Independent([ig.GP(ig.kernels.Matern52()), ig.GP(ig.kernels.SquaredExponential())])
+        >>> shared = ig.priors.Independent(ig.kernels.Matern52(), num=2, mean=ig.means.Identity())
+        >>> separate.num_outputs, shared.num_outputs
+        (2, 2)
     """
 
     latents: tuple[GP, ...]
@@ -72,7 +80,6 @@ class Independent(AbstractPrior):
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:
-        """The kernels of the latents: L, or one that all share."""
         return tuple(g.kernel for g in self.latents)
 
     @property
@@ -90,7 +97,7 @@ class Independent(AbstractPrior):
 
     def start_amplitudes(self, x, variance):
         present = prior_variances(self, x)
-        if len(self.latents) < self.num:  # shared, so that one factor has to do for all outputs
+        if len(self.latents) < self.num:  # all outputs share one kernel, and so one factor
             return scaled_kernel(self.latents[0].kernel, present.mean(), variance.mean())
         triples = zip(self.kernels, present, variance, strict=True)
         return [t for kernel, now, wanted in triples for t in scaled_kernel(kernel, now, wanted)]
@@ -134,7 +141,7 @@ class Independent(AbstractPrior):
 
 
 def as_gp(latent: Any) -> GP:
-    """A kernel as its zero-mean GP; a GP as it is; anything else is refused."""
+    """Turn a kernel into its GP with mean zero, and return a GP as it is; raise a TypeError for anything else."""
     if isinstance(latent, AbstractKernel):
         return GP(latent)
     if not isinstance(latent, GP):
@@ -148,7 +155,7 @@ def own_means(latents: Independent) -> tuple[tuple[int, AbstractMean], ...]:
 
 
 def as_independent(latents: Latents, num: int | None = None) -> Independent:
-    """Latents in any form a user may pass them, as one prior; a single GP is shared by `num`."""
+    """Turn latents, in any form in which users may pass them, into one prior. A single GP is shared by `num`."""
     if isinstance(latents, Independent):
         return latents
     if isinstance(latents, GP | AbstractKernel):
@@ -157,7 +164,7 @@ def as_independent(latents: Latents, num: int | None = None) -> Independent:
 
 
 def columns(values: Array, num: int) -> Float[Array, "N P"]:
-    """A mean's values [N] (for every output) or [N, P] as [N, P]."""
+    """Return the values of a mean, [N] for all outputs or [N, P], as [N, P]."""
     if values.ndim == 1:
         return jnp.broadcast_to(values[:, None], (values.shape[0], num))
     if values.shape[1] != num:

@@ -1,4 +1,4 @@
-"""The same computation for several latents: equal structures together, different ones in groups."""
+"""The same computation for several latents, vectorised over those of equal structure."""
 
 import contextlib
 from collections.abc import Callable, Generator, Sequence
@@ -12,18 +12,22 @@ from inducing.features.base import AbstractFeatures, Parts
 from inducing.linalg import same_rank
 
 BLOCK_ENTRIES = 2**20
-"""Kernel entries that are held at a time."""
+"""How many entries of a kernel matrix are in memory at a time where a computation runs in blocks."""
 
 
 @contextlib.contextmanager
 def inputs_of_latents(what: str) -> Generator[None]:
-    """Errors about the inputs of latents say what these are, where they are not the inputs x of the prior.
+    """Say in errors what the inputs of the latents are, where they are not the inputs x of the prior.
 
-    >>> with inputs_of_latents("features are those of patches"):
-    ...     raise ValueError("3 columns")
-    Traceback (most recent call last):
-        ...
-    ValueError: features are those of patches: 3 columns
+    Args:
+        what: the beginning of the message of any ValueError inside the block.
+
+    Examples:
+        >>> with inputs_of_latents("features are those of patches"):
+        ...     raise ValueError("3 columns")
+        Traceback (most recent call last):
+            ...
+        ValueError: features are those of patches: 3 columns
     """
     try:
         yield
@@ -32,10 +36,15 @@ def inputs_of_latents(what: str) -> Generator[None]:
 
 
 def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:
-    """fn(kernel, features) for each latent, stacked along a leading axis K.
+    """Compute fn(kernel, features) for each latent, stacked along a leading axis K.
 
-    `features` is shared (or None), or a tuple with one entry for each latent. A single kernel with shared features
-    gives K = 1.
+    Args:
+        fn: a function of a kernel and features.
+        kernels: one kernel that all latents share, or one for each.
+        features: features that all latents share, None, or a tuple with one for each latent.
+
+    Returns:
+        The results [K, …], with K = 1 for a single kernel with shared features.
     """
     if features is None or isinstance(features, AbstractFeatures):
         return grouped(lambda kernel: fn(kernel, features), [(kernel,) for kernel in kernels])
@@ -44,7 +53,7 @@ def over_latents(fn: Callable, kernels: Sequence, features=None) -> PyTree:
 
 
 def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
-    """fn(*item) for each item, stacked: items of equal structure are stacked and vmapped, others go group by group."""
+    """Compute fn(*item) for each item and stack the results. Items of equal structure are stacked and vmapped."""
     split = [eqx.partition(item, eqx.is_array) for item in items]
     results, groups = [], _equal_structures(split)
     for static, members in groups:
@@ -71,7 +80,7 @@ def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
 
 
 def _equal_structures(split: Sequence[tuple[PyTree, PyTree]]) -> list[tuple[PyTree, list[int]]]:
-    """The numbers of the items that are equal but for the values of their arrays, with what is static in them."""
+    """Group items that differ only in the values of their arrays: what is static in each group, and its members."""
     groups: list[tuple[PyTree, list[int]]] = []
     for i, (arrays, static) in enumerate(split):
         signature = (jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays), static)
@@ -84,12 +93,19 @@ def _equal_structures(split: Sequence[tuple[PyTree, PyTree]]) -> list[tuple[PyTr
 
 
 def repeat(tree: PyTree, L: int) -> PyTree:
-    """Arrays [K, …] as [L, …]: shared ones are repeated (by broadcasting)."""
+    """Broadcast arrays [K, …] of a pytree to [L, …]."""
     return jax.tree.map(lambda a: jnp.broadcast_to(a, (L, *a.shape[1:])) if a.shape[0] != L else a, tree)
 
 
 def apply_features(features, kernels: Sequence, g: Callable[[Array], Array], L: int) -> Float[Array, "L M"]:
-    """u [L, M] of latent functions g: [n, D] → [n, L], which have these kernels (L, or one that all share)."""
+    """Compute the features u [L, M] of latent functions.
+
+    Args:
+        features: features that all latents share, or a tuple with one for each.
+        kernels: the kernels of the latents, L or one that all share.
+        g: the latent functions [n, D] → [n, L].
+        L: the number of latents.
+    """
     shared = isinstance(features, AbstractFeatures)
     if shared and (len(kernels) == 1 or not features.uses_kernel):
         return features.apply(g, kernels[0]).T
@@ -100,14 +116,17 @@ def apply_features(features, kernels: Sequence, g: Callable[[Array], Array], L: 
 
 
 def mapped(g: Callable, fn: Callable) -> Callable:
-    """x ↦ fn(g(x)) for a linear fn, part by part if g is a sum."""
-    if isinstance(g, Parts):
+    """Return x ↦ fn(g(x)) for a linear fn, part by part if g is a sum."""
+    if isinstance(g, Parts):  # a plain value type: a function that knows its terms
         return Parts([mapped(part, fn) for part in g.parts])
     return lambda X: fn(g(X))
 
 
 def mean_of_sum(mean: Callable, kernels: Sequence) -> Callable:
-    """A mean as the mean of the first term, if the kernels are sums: what it is to features of the single terms."""
+    """Make a mean a sum of functions if all kernels are sums of as many terms, since features may look at single terms.
+
+    The mean belongs to the first term, and the others have mean zero.
+    """
     terms = {len(k.terms()) for k in kernels}
     if terms == {1} or len(terms) > 1:
         return mean

@@ -1,4 +1,4 @@
-"""Linear mixtures of latent GPs: the linear model of coregionalisation and its intrinsic form."""
+"""Linear mixtures of latent GPs: the linear model of coregionalisation and the intrinsic one."""
 
 import abc
 from typing import Any
@@ -16,7 +16,7 @@ from inducing.priors.independent import Independent, Latents, as_independent, co
 
 
 class AbstractMixture(AbstractPrior):
-    """f(x) = μ(x) + W g(x): all but W."""
+    """A mixture f(x) = μ(x) + W g(x) of latent GPs. Subclasses define W, the property `mixing`."""
 
     latents: eqx.AbstractVar[Independent]
     mean_function: eqx.AbstractVar[AbstractMean]
@@ -71,19 +71,27 @@ class AbstractMixture(AbstractPrior):
 
 
 class LMC(AbstractMixture):
-    """The linear model of coregionalisation: P outputs that mix L latent GPs (eq:def_loc_mogp).
+    """The linear model of coregionalisation: P outputs that are mixtures of L latent GPs (eq:def_loc_mogp).
 
         f(x) = μ(x) + W g(x),      K(x, x') = W diag(k_1(x, x'), …, k_L(x, x')) Wᵀ
 
-    W is [P, L] and trained; `latents` is a sequence of L GPs (or kernels), or one that all L share. `mean` [N, D] →
-    [N, P] is μ. Conditioning happens in the latent space: O(L M³), however many outputs there are.
+    Conditioning happens in the space of the latents and takes O(L M³) for any number of outputs.
 
-    >>> import jax, inducing as ig
-    >>> prior = ig.priors.LMC([[1.0, 0.0], [0.5, 1.0], [0.2, -1.0]], [ig.kernels.Matern52(), ig.kernels.Matern32()])
-    >>> prior.num_latents, prior.num_outputs
-    (2, 3)
-    >>> prior.covariance(jax.numpy.zeros((1, 1))).round(2).tolist()      # W Wᵀ
-    [[1.0, 0.5, 0.2], [0.5, 1.25, -0.9], [0.2, -0.9, 1.04]]
+    Args:
+        W: the mixing matrix [P, L], which is trained.
+        latents: a sequence of L GPs or kernels, or a single one that all latents share.
+        mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
+
+    Raises:
+        ValueError: if W is not a matrix, or its columns and the latents differ in number.
+
+    Examples:
+        >>> import jax, inducing as ig
+        >>> prior = ig.priors.LMC([[1.0, 0.0], [0.5, 1.0], [0.2, -1.0]], [ig.kernels.Matern52(), ig.kernels.Matern32()])
+        >>> prior.num_latents, prior.num_outputs
+        (2, 3)
+        >>> prior.covariance(jax.numpy.zeros((1, 1))).round(2).tolist()      # W Wᵀ
+        [[1.0, 0.5, 0.2], [0.5, 1.25, -0.9], [0.2, -0.9, 1.04]]
     """
 
     W: Float[Array, "P L"] = real()
@@ -113,18 +121,28 @@ class LMC(AbstractMixture):
 
 
 class IntrinsicCoregionalisation(AbstractMixture):
-    """Intrinsic coregionalisation: every output has the same kernel, scaled by a matrix B of low rank plus diagonal.
+    """Intrinsic coregionalisation: all outputs have the same kernel, scaled by a coregionalisation matrix B.
 
         K(x, x') = B k(x, x'),      B = W Wᵀ + diag κ
+        f_p(x) = μ_p(x) + Σ_r W[p, r] g_r(x) + √κ_p g_{rank + p}(x)
 
-    As a mixture, f_p = Σ_r W[p, r] g_r + √κ_p g_{rank + p}: what outputs share, and what each has of its own. W is
-    [P, rank] (or [P] for rank one) and κ is [P]. `latents` is the GP (or kernel) that all rank + P latents share; or a
-    sequence with one for each, the shared ones first, so that what outputs share may differ in kind from what they own.
+    The first `rank` latents are shared by the outputs, and each of the others belongs to one output.
 
-    >>> import jax, inducing as ig
-    >>> prior = ig.priors.IntrinsicCoregionalisation([1.0, -0.5], [0.1, 0.2], ig.kernels.Matern52())
-    >>> prior.covariance(jax.numpy.zeros((1, 1))).round(2).tolist()
-    [[1.1, -0.5], [-0.5, 0.45]]
+    Args:
+        W: the factor of low rank [P, rank], or [P] for rank one.
+        kappa: κ [P], positive.
+        latents: one GP or kernel that all rank + P latents share; or a sequence with one for each latent, the shared
+            ones first, so that these can have other kernels than those of single outputs.
+        mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
+
+    Raises:
+        ValueError: if the shapes of W and κ or the number of latents do not fit.
+
+    Examples:
+        >>> import jax, inducing as ig
+        >>> prior = ig.priors.IntrinsicCoregionalisation([1.0, -0.5], [0.1, 0.2], ig.kernels.Matern52())
+        >>> prior.covariance(jax.numpy.zeros((1, 1))).round(2).tolist()
+        [[1.1, -0.5], [-0.5, 0.45]]
     """
 
     W: Float[Array, "P rank"] = real()

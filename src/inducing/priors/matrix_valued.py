@@ -1,4 +1,4 @@
-"""A full matrix-valued kernel, with inducing variables of the outputs: what the structured forms avoid."""
+"""A general matrix-valued kernel, with inducing variables that are outputs: the costly form without structure."""
 
 from typing import Any
 
@@ -19,19 +19,29 @@ ROWS = "the features of MatrixValued are those of rows (x, p), the number of the
 
 
 class MatrixValued(AbstractPrior):
-    """f ~ GP(μ, K) with any matrix-valued kernel, K(x, x')[p, q] = k((x, p), (x', q)) (section 2.4, the naive form).
+    """A multioutput GP with any matrix-valued kernel (section 2.4, the naive form).
 
-    `kernel` is a scalar kernel of rows (x, p), the number of the output in the last column, such as
-    `ActiveDims(SquaredExponential(), (0,)) * ActiveDims(Coregion(W, kappa), (1,))` or `as_input(prior)`'s. The one
-    latent is f itself in the output-as-input view, so inducing points are rows (z, p) [M, D + 1], M·P of them for M of
-    each output, and conditioning costs O(M³ P³): for reference, and for small problems.
+        f ~ GP(μ, K),    K(x, x')[p, q] = k((x, p), (x', q))
 
-    >>> import jax, inducing as ig
-    >>> k = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(), (0,))
-    >>> k = k * ig.kernels.ActiveDims(ig.kernels.Coregion([[1.0], [2.0]], [0.5, 0.5]), (1,))
-    >>> prior = ig.priors.MatrixValued(k, num_outputs=2)
-    >>> prior.covariance(jax.numpy.zeros((1, 1))).tolist()
-    [[1.5, 2.0], [2.0, 4.5]]
+    The only latent is f itself in the output-as-input view. Inducing points are therefore rows (z, p) [M, D + 1]. With
+    M of them for each output, conditioning takes O(M³ P³), so this prior is for reference and for small problems.
+
+    Args:
+        kernel: k, a scalar kernel of rows (x, p) with the number of the output in the last column, such as
+            `ActiveDims(SquaredExponential(), (0,)) * ActiveDims(Coregion(W, kappa), (1,))` or `as_input(prior).kernel`.
+        num_outputs: the number P of outputs.
+        mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
+
+    Raises:
+        TypeError: if `kernel` is not a kernel.
+
+    Examples:
+        >>> import jax, inducing as ig
+        >>> k = ig.kernels.ActiveDims(ig.kernels.SquaredExponential(), (0,))
+        >>> k = k * ig.kernels.ActiveDims(ig.kernels.Coregion([[1.0], [2.0]], [0.5, 0.5]), (1,))
+        >>> prior = ig.priors.MatrixValued(k, num_outputs=2)
+        >>> prior.covariance(jax.numpy.zeros((1, 1))).tolist()
+        [[1.5, 2.0], [2.0, 4.5]]
     """
 
     kernel: AbstractKernel
@@ -112,16 +122,16 @@ class MatrixValued(AbstractPrior):
 
 
 def every_output(X: Float[Array, "N D"], num: int) -> Float[Array, "NP D1"]:
-    """Rows (x, p) for every output of every input, datum by datum."""
+    """Return rows (x, p) for every output of every input, datum by datum."""
     p = jnp.tile(jnp.arange(num, dtype=X.dtype), X.shape[0])
     return jnp.concatenate([jnp.repeat(X, num, axis=0), p[:, None]], axis=1)
 
 
 def output_index(rows: Float[Array, "N D1"]) -> Any:
-    """The output numbers in the last column of rows (x, p)."""
+    """Return the numbers of the outputs, the last column of rows (x, p)."""
     return rows[:, -1].astype(int)
 
 
 def pick(values: Float[Array, "N P"], rows: Float[Array, "N D1"]) -> Float[Array, " N"]:
-    """values[n, p_n] for rows (x_n, p_n)."""
+    """Return values[n, p_n] for rows (x_n, p_n)."""
     return jnp.take_along_axis(values, output_index(rows)[:, None], axis=1)[:, 0]
