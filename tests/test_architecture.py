@@ -1,7 +1,9 @@
-"""The rules of the architecture: rooms import what stands above them, and only `_xla` deals with the compiler."""
+"""The rules of the architecture: the order of imports, the compiler in one room, abstract or final classes."""
 
 import ast
+import importlib
 import importlib.util
+import inspect
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,78 @@ def test_only_one_room_deals_with_the_compiler(path):
         elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("inducing"):
             used += [f"line {node.lineno}: {alias.name}" for alias in node.names if alias.name in COMPILER]
     assert used == []
+
+
+def classes() -> list[type]:
+    """Every class that a module of the library defines."""
+    found = []
+    for path in MODULES:
+        if path.name != "__main__.py":
+            module = importlib.import_module(name_of(path))
+            found += [value for value in vars(module).values() if inspect.isclass(value)]
+    return sorted({cls for cls in found if cls.__module__.startswith("inducing")}, key=lambda cls: cls.__qualname__)
+
+
+def is_abstract(cls: type) -> bool:
+    """A class to derive from: its name says so, also that of a private one (`_Abstract…`)."""
+    return cls.__name__.lstrip("_").startswith("Abstract")
+
+
+BASES = {ig.parameters.Module}  # holds what all parts share, and is derived from by users
+
+
+def test_classes_are_abstract_or_final():
+    """No class of the library derives from a concrete class of the library."""
+    wrong = [
+        f"{cls.__qualname__} derives from {base.__qualname__}"
+        for cls in classes()
+        for base in cls.__bases__
+        if base.__module__.startswith("inducing") and not is_abstract(base) and base not in BASES
+    ]
+    assert wrong == []
+
+
+def function_of(member: object) -> object:
+    """The function behind a method, property, class method or wrapper."""
+    while True:
+        inner = getattr(member, "fget", None) or getattr(member, "__func__", None) or getattr(member, "method", None)
+        if inner is None:
+            return member
+        member = inner
+
+
+OWN = {
+    "__init__",
+    "__check_init__",
+    "__post_init__",
+    "__init_subclass__",
+    "__doc__",
+    "__hash__",
+}  # of each class itself
+
+
+def overridden(cls: type) -> list[str]:
+    """Methods of a class that an ancestor of the library implements and does not mark as a question."""
+    wrong = []
+    for name, member in vars(cls).items():
+        if name in OWN or not callable(function_of(member)) or inspect.isclass(member):
+            continue
+        for base in cls.__mro__[1:]:
+            if name not in vars(base) or not base.__module__.startswith("inducing"):
+                continue
+            above = vars(base)[name]
+            function = function_of(above)
+            asked = getattr(function, "is_question", False) or getattr(above, "is_question", False)
+            if callable(function) and not asked and not getattr(function, "__isabstractmethod__", False):
+                wrong.append(f"{cls.__qualname__}.{name} overrides {base.__qualname__}.{name}")
+            break  # the nearest ancestor that has the name decides
+    return wrong
+
+
+def test_only_questions_are_overridden():
+    """No class overrides a method implemented in an ancestor, unless that ancestor marked it with `@question`."""
+    generated = {"__init__", "__repr__", "__eq__", "__delattr__", "__setattr__", "__replace__"}  # by dataclasses
+    wrong = [
+        line for cls in classes() for line in overridden(cls) if line.split(" ")[0].split(".")[-1] not in generated
+    ]
+    assert wrong == []

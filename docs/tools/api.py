@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib
 import inspect
+from pathlib import Path
 
 MODULES = {  # name of the page: (module, heading). The order is that of the navigation.
     "inducing": "inducing",
@@ -54,7 +55,8 @@ def public_names(module: str) -> dict[str, object]:
             names.append(node.name)
         elif isinstance(node, ast.ImportFrom):
             names += [alias.name for alias in node.names if alias.asname == alias.name]
-    shown = sorted((name for name in names if not name.startswith("_") and name not in INTERNAL), key=str.lower)
+    shown = [name for name in names if not name.startswith("_") and name not in INTERNAL]
+    shown.sort(key=lambda name: (name.startswith("Abstract"), name.lower()))  # abstract bases come last
     return {name: getattr(loaded, name) for name in shown if not inspect.ismodule(getattr(loaded, name))}
 
 
@@ -62,8 +64,15 @@ def home(name: str, value: object) -> str:
     """The dotted path under which the reference documents a name: that of its package, else the top level."""
     for module in list(MODULES.values())[1:]:
         if public_names(module).get(name) is value:
-            return f"{module}.{name}"
-    return f"inducing.{name}"
+            return _path(module, name)
+    return _path("inducing", name)
+
+
+def _path(module: str, name: str) -> str:
+    """`inducing.bounds.elbo` is a function and a module; the documentation wants the function inside of the module."""
+    loaded = importlib.import_module(module)
+    also_module = hasattr(loaded, "__path__") and (Path(loaded.__path__[0]) / f"{name}.py").exists()
+    return f"{module}.{name}.{name}" if also_module else f"{module}.{name}"
 
 
 def summary(value: object) -> str:

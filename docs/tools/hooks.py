@@ -133,7 +133,7 @@ def api_page(module: str) -> str:
     for name, value in names.items():
         path = api.home(name, value)
         lines.append(f"| [`{name}`][{path}] | {api.summary(value).replace('|', chr(92) + '|')} |")
-        own += [path] if path == f"{module}.{name}" else []
+        own += [path] if path in (f"{module}.{name}", f"{module}.{name}.{name}") else []
     for path in own:
         lines += ["", f"::: {path}"]
     return "\n".join(lines) + "\n"

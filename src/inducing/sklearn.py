@@ -38,7 +38,7 @@ from inducing.training.fit import fit
 from inducing.training.initialise import kmeans
 
 
-class _GP(BaseEstimator):
+class _AbstractGP(BaseEstimator):
     """What both estimators share: a sparse GP of constant mean at k-means inducing points, trained by `ig.fit`."""
 
     def __init__(
@@ -97,7 +97,7 @@ class _GP(BaseEstimator):
         return validate_data(self, X, reset=False, dtype=np.float64)
 
 
-class GPRegressor(RegressorMixin, _GP):
+class GPRegressor(RegressorMixin, _AbstractGP):
     """Sparse GP regression: fit(X, y), predict(X, return_std=False), score.
 
     `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
@@ -147,7 +147,7 @@ class GPRegressor(RegressorMixin, _GP):
         return (shaped(pred.mean), np.sqrt(shaped(pred.variance))) if return_std else shaped(pred.mean)
 
 
-class GPClassifier(ClassifierMixin, _GP):
+class GPClassifier(ClassifierMixin, _AbstractGP):
     """Sparse GP classification: fit(X, y), predict(X), predict_proba(X), score. Labels are of any kind.
 
     Two classes have a Bernoulli likelihood, more a softmax of one function for each class. The other parameters are as
