@@ -1,4 +1,4 @@
-"""Mean functions μ(x) of a Gaussian process: maps of points [N, D] to means [N] or [N, P]."""
+"""Mean functions μ(x) of Gaussian processes, which map points [N, D] to means [N] or [N, P]."""
 
 import abc
 import numbers
@@ -15,19 +15,30 @@ from inducing.parameters import Module, Start, question, real
 
 
 class AbstractMean(Module):
-    """A mean function: `mean(X)` is [N] for one output, [N, P] for several. `m1 + m2`, `m1 * m2`, `2.0 * m` are means.
+    """A mean function μ(x).
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> mean = ig.means.Linear([1.0, 2.0]) + ig.means.Constant(0.5)
-    >>> mean(jnp.ones((1, 2))).tolist()
-    [3.5]
+    Means form an algebra: `m1 + m2`, `m1 * m2` and `2.0 * m` are means. To write a mean of your own, declare its
+    parameters as fields and implement `__call__`. The other methods are questions with safe defaults.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> mean = ig.means.Linear([1.0, 2.0]) + ig.means.Constant(0.5)
+        >>> mean(jnp.ones((1, 2))).tolist()
+        [3.5]
     """
 
-    __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * mean reaches __rmul__
+    __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * mean calls __rmul__
 
     @abc.abstractmethod
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
-        """μ at the points X [N, D]: [N] or [N, P]."""
+        """The mean at given points.
+
+        Args:
+            X: points [N, D].
+
+        Returns:
+            μ(X), [N] for one output or [N, P] for several.
+        """
 
     @property
     @question
@@ -43,12 +54,24 @@ class AbstractMean(Module):
 
     @question
     def start(self, centre: np.ndarray) -> list[Start]:
-        """Starting values for outputs around `centre` [P], which is NaN where unknown."""
+        """Starting values for the parameters of the mean.
+
+        Args:
+            centre: the centre of the labels of each output [P], NaN where it is unknown.
+
+        Returns:
+            A starting value for each parameter that has one. By default there are none.
+
+        Examples:
+            >>> import numpy as np, inducing as ig
+            >>> float(ig.means.Constant().start(np.array([2.0]))[0].value)
+            2.0
+        """
         return []
 
     @question
     def units(self, size: Array, spread: Array) -> list[tuple[Array, Array]]:
-        """Parameters with the unit in which training moves each.
+        """The units in which training moves the parameters of the mean.
 
         Args:
             size: the prior standard deviation of the outputs.
@@ -83,10 +106,21 @@ def _as_mean(value: Any) -> AbstractMean | None:
 
 
 def as_mean(mean: Any) -> AbstractMean:
-    """What a prior's argument `mean` stands for: None is zero, a number is a constant.
+    """The mean that an argument `mean` stands for: None is zero, and a number is a constant.
 
-    >>> as_mean(2.0).value.tolist()
-    2.0
+    Args:
+        mean: a mean, a number or None.
+
+    Returns:
+        A mean.
+
+    Raises:
+        TypeError: for anything else, such as a plain function.
+
+    Examples:
+        >>> import inducing as ig
+        >>> ig.means.as_mean(2.0).value.tolist()
+        2.0
     """
     out = Zero() if mean is None else _as_mean(mean)
     if out is None:
@@ -96,11 +130,14 @@ def as_mean(mean: Any) -> AbstractMean:
 
 
 class Zero(AbstractMean):
-    """μ(x) = 0.
+    """Zero mean.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> ig.means.Zero()(jnp.ones((2, 3))).tolist()
-    [0.0, 0.0]
+        μ(x) = 0
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.means.Zero()(jnp.ones((2, 3))).tolist()
+        [0.0, 0.0]
     """
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
@@ -112,11 +149,17 @@ class Zero(AbstractMean):
 
 
 class Constant(AbstractMean):
-    """μ(x) = c, a number or one per output [P].
+    """Constant mean.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> ig.means.Constant(2.0)(jnp.ones((2, 3))).tolist()
-    [2.0, 2.0]
+        μ(x) = c
+
+    Args:
+        value: c, one number or one for each output [P].
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.means.Constant(2.0)(jnp.ones((2, 3))).tolist()
+        [2.0, 2.0]
     """
 
     value: Float[Array, "..."] = real(0.0)
@@ -137,11 +180,21 @@ class Constant(AbstractMean):
 
 
 class Linear(AbstractMean):
-    """μ(x) = xᵀA + b: weights [D] and a number b give [N]; weights [D, P] and b a number or [P] give [N, P].
+    """Linear mean.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> ig.means.Linear([[1.0, 0.0], [0.0, 2.0]], bias=[0.0, 1.0])(jnp.ones((1, 2))).tolist()
-    [[1.0, 3.0]]
+        μ(x) = Aᵀx + b
+
+    Args:
+        weights: A, [D] for one output or [D, P] for several.
+        bias: b, one number or one for each output [P].
+
+    Raises:
+        ValueError: if the weights are not [D] or [D, P], or if the bias does not fit them.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.means.Linear([[1.0, 0.0], [0.0, 2.0]], bias=[0.0, 1.0])(jnp.ones((1, 2))).tolist()
+        [[1.0, 3.0]]
     """
 
     weights: Float[Array, "D ..."] = real()
@@ -173,11 +226,16 @@ class Linear(AbstractMean):
 
 
 class Identity(AbstractMean):
-    """μ(x) = x, so [N, D]: the usual mean of the inner layers of deep models.
+    """Identity mean, the usual choice for the inner layers of deep models.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> ig.means.Identity()(jnp.ones((1, 2))).tolist()
-    [[1.0, 1.0]]
+        μ(x) = x
+
+    There are as many outputs as input dimensions.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.means.Identity()(jnp.ones((1, 2))).tolist()
+        [[1.0, 1.0]]
     """
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
@@ -185,11 +243,18 @@ class Identity(AbstractMean):
 
 
 class Function(AbstractMean):
-    """μ(x) = h(x) for any function or Equinox module h of one point [D], giving a number or [P].
+    """Mean given by any function.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> ig.means.Function(lambda x: x.sum())(jnp.ones((2, 3))).tolist()
-    [3.0, 3.0]
+        μ(x) = h(x)
+
+    Args:
+        function: h, a function of one point [D] whose value is a number or a vector [P]. The arrays of an Equinox
+            module are trained.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.means.Function(lambda x: x.sum())(jnp.ones((2, 3))).tolist()
+        [3.0, 3.0]
     """
 
     function: Callable[[Array], Array]
@@ -199,11 +264,20 @@ class Function(AbstractMean):
 
 
 class Sum(AbstractMean):
-    """μ₁(x) + μ₂(x), written `m1 + m2`; a mean of one output is shared by all outputs of the other.
+    """Sum of two means, usually written `m1 + m2`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> (ig.means.Identity() + 1.0)(jnp.zeros((1, 2))).tolist()
-    [[1.0, 1.0]]
+        μ(x) = μ₁(x) + μ₂(x)
+
+    If one of them has a single output, all outputs of the other share it.
+
+    Args:
+        first: μ₁.
+        second: μ₂.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> (ig.means.Identity() + 1.0)(jnp.zeros((1, 2))).tolist()
+        [[1.0, 1.0]]
     """
 
     first: AbstractMean
@@ -222,11 +296,20 @@ class Sum(AbstractMean):
 
 
 class Product(AbstractMean):
-    """μ₁(x) μ₂(x), written `m1 * m2`; a mean of one output is shared by all outputs of the other.
+    """Product of two means, usually written `m1 * m2`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> (2.0 * ig.means.Identity())(jnp.ones((1, 2))).tolist()
-    [[2.0, 2.0]]
+        μ(x) = μ₁(x) μ₂(x)
+
+    If one of them has a single output, all outputs of the other share it.
+
+    Args:
+        first: μ₁.
+        second: μ₂.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> (2.0 * ig.means.Identity())(jnp.ones((1, 2))).tolist()
+        [[2.0, 2.0]]
     """
 
     first: AbstractMean
@@ -245,7 +328,7 @@ class Product(AbstractMean):
 
 
 def _aligned(a: Array, b: Array) -> tuple[Array, Array]:
-    """Two means of the same shape; [N] is spread over the outputs of [N, P]."""
+    """Two means in the same shape: [N] is broadcast to the outputs of [N, P]."""
     if a.ndim < b.ndim:
         a = jnp.broadcast_to(a[:, None], b.shape)
     elif b.ndim < a.ndim:

@@ -1,4 +1,4 @@
-"""What an inducing feature is: a linear functional of f (section 2.3)."""
+"""The interface of inducing features, linear functionals of f (section 2.3)."""
 
 import abc
 import operator
@@ -16,20 +16,23 @@ from inducing.parameters import Module, question
 
 
 class AbstractFeatures(Module):
-    """M linear functionals of a scalar function: u = apply(f).
+    """M linear functionals of a scalar function, u = apply(f).
 
-    Everything else follows: μ_u = apply(μ), Kuf(x) = apply(k(·, x)), Kuu = apply(x ↦ Kuf(x)ᵀ), and the residual of a
-    pathwise draw is apply(prior draw). A kind of feature gives Kuu and Kuf in closed form where there is one, and else
-    by `general_Kuu` and `general_Kuf`. Some functionals are made of the kernel (inner products in its Hilbert space,
-    its eigenfunctions), so `apply` is told the kernel; the others ignore it.
+        μ_u = apply(μ),    Kuf(x) = apply(k(·, x)),    Kuu = apply(x ↦ Kuf(x)ᵀ)
 
-    `exact` says that `apply` is the functional itself and no quadrature of it, so that `Union` prefers it;
-    `uses_kernel` that it depends on the kernel. For a kind of your own see docs/extend.md.
+    `apply` defines the features, and everything else follows from it; the residual of a pathwise draw, for example, is
+    apply(prior draw). Features implement Kuu and Kuf in closed form where there is one, and otherwise call
+    `general_Kuu` and `general_Kuf`. Some functionals depend on the kernel (inner products in its Hilbert space,
+    integrals against its eigenfunctions), so `apply` receives the kernel; others ignore it.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.InducingDerivatives([[0.0], [1.0]])
-    >>> features.apply(lambda X: X[:, 0] ** 2).tolist()      # the slopes of x² at 0 and 1
-    [0.0, 2.0]
+    Two class attributes describe `apply`. `exact` is True if it is the functional itself and not a quadrature of it.
+    `uses_kernel` is True if it depends on the kernel. docs/extend.md shows how to write features of your own.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> features = ig.features.InducingDerivatives([[0.0], [1.0]])
+        >>> features.apply(lambda X: X[:, 0] ** 2).tolist()      # the slopes of x² at 0 and 1
+        [0.0, 2.0]
     """
 
     exact: ClassVar[bool] = False
@@ -38,19 +41,50 @@ class AbstractFeatures(Module):
     @property
     @abc.abstractmethod
     def num_features(self) -> int:
-        """M."""
+        """M, the number of features."""
 
     @abc.abstractmethod
     def apply(self, f: Callable[[Float[Array, "n D"]], Array], kernel: AbstractKernel | None = None) -> Array:
-        """u [M, …] of a function f: [n, D] → [n, …]."""
+        """The features of a function.
+
+        Args:
+            f: a function of points [n, D] with values [n, …]. The result is linear in f.
+            kernel: the kernel of the process; features with `uses_kernel` need it.
+
+        Returns:
+            u [M, …].
+        """
 
     @abc.abstractmethod
     def Kuu(self, kernel: AbstractKernel, jitter: float) -> AbstractCovariance:
-        """Cov(u, u) [M, M], with its structure."""
+        """The prior covariance of the features.
+
+        Args:
+            kernel: the kernel of the process.
+            jitter: what to add to the diagonal of a dense matrix, relative to each entry.
+
+        Returns:
+            Cov(u, u) [M, M], as a structured operator.
+
+        Raises:
+            TypeError: if the features cannot be used with this kernel.
+        """
 
     @abc.abstractmethod
     def Kuf(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
-        """Cov(u, f(X))."""
+        """The prior covariance of the features and the function values.
+
+        Args:
+            kernel: the kernel of the process.
+            X: points [N, D].
+
+        Returns:
+            Cov(u, f(X)) [M, N].
+
+        Raises:
+            TypeError: if the features cannot be used with this kernel.
+            ValueError: if X does not have as many columns as the features expect.
+        """
 
     @property
     @question
@@ -101,38 +135,60 @@ class Parts:
 
 
 def general_Kuf(features: AbstractFeatures, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
-    """Kuf by its definition, apply to k(·, X): eq:sfu:i_id.
+    """Kuf by its definition (eq:sfu:i_id).
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> X, kernel = jnp.linspace(0.0, 1.0, 3)[:, None], ig.kernels.Matern32()
-    >>> features = ig.features.Fourier(-2.0, 3.0, 4)      # Kuf in closed form
-    >>> general = ig.features.general_Kuf(features, kernel, X)      # by quadrature
-    >>> bool(jnp.allclose(general, features.Kuf(kernel, X), atol=1e-4))
-    True
+        Kuf = apply(k(·, X))
+
+    Args:
+        features: the features.
+        kernel: the kernel of the process.
+        X: points [N, D].
+
+    Returns:
+        Cov(u, f(X)) [M, N].
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> X, kernel = jnp.linspace(0.0, 1.0, 3)[:, None], ig.kernels.Matern32()
+        >>> features = ig.features.Fourier(-2.0, 3.0, 4)      # Kuf in closed form
+        >>> general = ig.features.general_Kuf(features, kernel, X)      # by quadrature
+        >>> bool(jnp.allclose(general, features.Kuf(kernel, X), atol=1e-4))
+        True
     """
     return features.apply(lambda Z: kernel.gram(Z, X), kernel)
 
 
 def general_Kuu(features: AbstractFeatures, kernel: AbstractKernel, jitter: float) -> Dense:
-    """Kuu by its definition, apply to both arguments of the kernel: eq:suuij_id.
+    """Kuu by its definition (eq:suuij_id): the functionals of both arguments of the kernel.
 
-    >>> import inducing as ig
-    >>> slopes = ig.features.InducingDerivatives([[0.0], [2.0]])
-    >>> ig.features.general_Kuu(slopes, ig.kernels.SquaredExponential(), 0.0).dense().round(3).tolist()      # −3 e⁻²
-    [[1.0, -0.406], [-0.406, 1.0]]
+        Kuu = apply(x ↦ Kuf(x)ᵀ)
+
+    Args:
+        features: the features.
+        kernel: the kernel of the process.
+        jitter: what to add to the diagonal, relative to each entry.
+
+    Returns:
+        Cov(u, u) [M, M], as a dense operator.
+
+    Examples:
+        >>> import inducing as ig
+        >>> slopes = ig.features.InducingDerivatives([[0.0], [2.0]])
+        >>> ig.features.general_Kuu(slopes, ig.kernels.SquaredExponential(), 0.0).dense().round(3).tolist()  # −3 e⁻²
+        [[1.0, -0.406], [-0.406, 1.0]]
     """
     K = features.apply(lambda Z: features.Kuf(kernel, Z).T, kernel)
     return Dense(0.5 * (K + K.T), jitter)
 
 
 def refuse(features: AbstractFeatures, kernel: Any, needs: str, alternatives: str) -> NoReturn:
-    """The error of a pair that cannot work: names the feature, the kernel, what is missing, and what to use instead."""
+    """Raise a TypeError for features and a kernel that do not fit: what the features need, and what to use instead."""
     own = type(features).__name__
     if isinstance(kernel, AbstractKernel):
         factors = kernel.factors()
         rest = [factor for factor in factors if not factor.is_constant]
         if 0 < len(rest) < len(factors) and _takes(features, reduce(operator.mul, rest)):
-            alternatives = "a number in front, as in 2.0 * k, belongs into the variance of k"
+            alternatives = "a number in front, as in 2.0 * k, must become part of the variance of k"
         inner, columns = kernel.on_columns()
         if columns is not None and _takes(features, inner):
             alternatives = f"features.Product(({own}(…),)) reads the columns of an ActiveDims kernel"
@@ -148,13 +204,13 @@ def _takes(features: AbstractFeatures, kernel: AbstractKernel) -> bool:
 
 
 def check_points(kernel: AbstractKernel, Z: Any) -> None:
-    """Points Z [n, D] must be such that the kernel takes; values under `jit` are not seen."""
+    """Raise a ValueError if the kernel cannot take the points Z [n, D]; under `jit` their values are not checked."""
     if Z is not None and not isinstance(Z, jax.core.Tracer):
         kernel.check_inputs(np.asarray(Z))
 
 
 def check_columns(features: AbstractFeatures, X: Array | np.ndarray, dim: int) -> None:
-    """Inputs must have the dimension that the features live in."""
+    """Raise a ValueError unless the inputs have as many columns as the features expect."""
     columns = X.shape[-1]
     if columns != dim:
         cure = "give them one for each column of the inputs"

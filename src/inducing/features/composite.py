@@ -1,4 +1,4 @@
-"""Features of several input dimensions from those of few: products and sums of kernels."""
+"""Features for products and sums of kernels, built from features for the single kernels."""
 
 from functools import reduce
 from typing import Any
@@ -17,22 +17,32 @@ MOST = 50_000
 
 
 class Product(AbstractFeatures):
-    """Products of features, one kind for each factor of a product of kernels of different columns.
+    """Tensor products of features, one kind for each factor of a product of kernels of different columns.
 
-        k(x, x') = Π_i k_i(x[dims_i], x'[dims_i]),    u[m_1, m_2, …] = (u_1 ⊗ u_2 ⊗ …) f,    Kuu = Kuu_1 ⊗ Kuu_2 ⊗ …
+        k(x, x') = Π_i k_i(x[dims_i], x'[dims_i])
+        u[m_1, m_2, …] = (u_1 ⊗ u_2 ⊗ …) f,    Kuf[m](x) = Π_i Kuf_i[m_i](x[dims_i]),    Kuu = Kuu_1 ⊗ Kuu_2 ⊗ …
 
-    where u_i are the functionals of `parts[i]`, acting on the columns of factor i. The M = Π M_i features are ordered
-    with the first part's index slowest, and Kuf[m](x) = Π_i Kuf_i[m_i](x[dims_i]). Factors are `ActiveDims` kernels
-    of columns that do not overlap; a number in front, as in `2.0 * k`, belongs into a factor's variance.
+    The functionals u_i of part i act on the columns of factor i. There are M = Π M_i features; the index of the first
+    part varies slowest. Each factor must be an `ActiveDims` kernel, and their columns must not overlap. To scale the
+    kernel, multiply the variance of one factor; do not write a number in front, as in `2.0 * k`.
 
-    `apply`, which draws and means (in u coordinates) need, evaluates f on the product of the parts' nodes: for Fourier
-    parts of 2 frequencies 160² of them, or 160³; more than 2²³ nodes are refused. Bounds and predictions need none.
+    Draws, and means in coordinates "u", need `apply`, which evaluates f on the grid of all combinations of the parts'
+    nodes. Fourier parts with 2 frequencies have 160 nodes each. More than 2²³ nodes are refused. Bounds and predictions
+    do not need `apply`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) * ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
-    >>> features = ig.features.Product((ig.features.Fourier(0.0, 1.0, 2), ig.features.Fourier(0.0, 1.0, 3)))
-    >>> features.num_features, features.Kuf(k, jnp.zeros((4, 2))).shape
-    (35, (35, 4))
+    Args:
+        parts: the features of each factor, in the order of the factors.
+
+    Raises:
+        TypeError: if there are no parts, or if one of them is not of ig.features.
+        ValueError: if there are more than 50,000 features.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) * ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
+        >>> features = ig.features.Product((ig.features.Fourier(0.0, 1.0, 2), ig.features.Fourier(0.0, 1.0, 3)))
+        >>> features.num_features, features.Kuf(k, jnp.zeros((4, 2))).shape
+        (35, (35, 4))
     """
 
     parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
@@ -51,7 +61,7 @@ class Product(AbstractFeatures):
         return reduce(int.__mul__, [part.num_features for part in self.parts])
 
     def _factors(self, kernel: AbstractKernel | None) -> list[tuple[AbstractKernel, tuple[int, ...]]]:
-        """Each factor's kernel and its columns."""
+        """The kernel and the columns of each factor."""
         factors = [] if kernel is None else [factor.on_columns() for factor in kernel.factors()]
         separate = [(k, dims) for k, dims in factors if dims is not None]
         used = [d for _, dims in separate for d in dims]
@@ -69,7 +79,7 @@ class Product(AbstractFeatures):
         width = 1 + max(d for _, dims in factors for d in dims)
 
         def nested(i: int, chosen: list[Array]) -> Array:
-            """The functionals i, i + 1, … of f, with the columns of earlier factors fixed to points [n_j, d_j]."""
+            """The functionals i, i + 1, … of f, at all combinations of points [n_j, d_j] of the earlier factors."""
             if i == len(factors):
                 return _on_grid(f, [dims for _, dims in factors], chosen, width)  # [n_1, n_2, …, rest]
             own = self.parts[i].apply(lambda Z: jnp.moveaxis(nested(i + 1, [*chosen, Z]), i, 0), factors[i][0])
@@ -107,18 +117,26 @@ def _on_grid(f: Any, dims: list[tuple[int, ...]], points: list[Array], width: in
 
 
 class Additive(AbstractFeatures):
-    """Features of the terms of a sum of kernels, f = f_1 + f_2 + …: u = (u_1, u_2, …), u_i = parts[i].apply(f_i).
+    """Features of the terms of a sum of kernels.
 
-        k = Σ_i k_i,    Kuf = (Kuf_1, Kuf_2, …),    Kuu = blockdiag(Kuu_1, Kuu_2, …)
+        f = Σ_i f_i,    k = Σ_i k_i,    u = (u_1, u_2, …),    u_i = parts[i].apply(f_i)
+        Kuf = (Kuf_1, Kuf_2, …),    Kuu = blockdiag(Kuu_1, Kuu_2, …)
 
-    since the terms are independent a priori. A term may be an `ActiveDims` kernel; its part then sees these columns
-    only. The prior's mean belongs to the first term, whose part sees it where the other columns are 0.
+    Kuu is block diagonal because the terms are independent a priori. If a term is an `ActiveDims` kernel, its part sees
+    only those columns. The mean of the prior belongs to the first term, whose part sees it with all other columns at 0.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) + ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
-    >>> features = ig.features.Additive((ig.features.Fourier(0.0, 1.0, 2), ig.features.Fourier(0.0, 1.0, 3)))
-    >>> features.num_features, features.Kuf(k, jnp.zeros((4, 2))).shape
-    (12, (12, 4))
+    Args:
+        parts: the features of each term, in the order of the terms.
+
+    Raises:
+        TypeError: if there are no parts, or if one of them is not of ig.features.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,)) + ig.kernels.ActiveDims(ig.kernels.Matern12(), (1,))
+        >>> features = ig.features.Additive((ig.features.Fourier(0.0, 1.0, 2), ig.features.Fourier(0.0, 1.0, 3)))
+        >>> features.num_features, features.Kuf(k, jnp.zeros((4, 2))).shape
+        (12, (12, 4))
     """
 
     parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
@@ -131,7 +149,7 @@ class Additive(AbstractFeatures):
         return sum(part.num_features for part in self.parts)
 
     def _terms(self, kernel: AbstractKernel | None) -> list[tuple[AbstractKernel, tuple[int, ...] | None]]:
-        """Each term's kernel and its columns (None: all)."""
+        """The kernel and the columns of each term; None stands for all columns."""
         terms = () if kernel is None else kernel.terms()
         if len(terms) != len(self.parts):
             refuse(

@@ -19,20 +19,29 @@ def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
 
 
 class InducingDerivatives(AbstractFeatures):
-    """Partial derivatives of f at inputs Z [K, D], by automatic differentiation: eq:muui_id_d to eq:suuij_id_d.
+    """Partial derivatives of the function at given inputs (eq:muui_id_d to eq:suuij_id_d).
 
         u[m] = ∂f/∂x_{d(m)} (Z_m),    Kuf[m](x) = ∂k(Z_m, x)/∂z_{d(m)},    Kuu[m, n] = ∂²k(Z_m, Z_n)/∂z_{d(m)}∂z'_{d(n)}
 
-    `dims` is one dimension for all, one for each row of Z, or None: all partial derivatives at each row, M = K·D,
-    point by point. Along these dimensions the kernel's process needs a derivative in mean square (Matern12 has none).
+    The derivatives are computed by automatic differentiation. The process must have a derivative in mean square along
+    the dimensions in question, which Matern12 does not.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> gradient = ig.features.InducingDerivatives([[0.0, 1.0], [2.0, 3.0]])
-    >>> gradient.num_features
-    4
-    >>> slope = ig.features.InducingDerivatives([[0.0, 1.0], [2.0, 3.0]], dims=1)
-    >>> slope.apply(lambda X: X[:, 0] * X[:, 1] ** 2).tolist()
-    [0.0, 12.0]
+    Args:
+        Z: the inputs [K, D], which are trained.
+        dims: the dimension of each derivative: one for all rows of Z, one for each row [K], or None for all partial
+            derivatives at each row, M = K·D features ordered by rows.
+
+    Raises:
+        ValueError: if Z is not a matrix, or if `dims` does not fit it.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> gradient = ig.features.InducingDerivatives([[0.0, 1.0], [2.0, 3.0]])
+        >>> gradient.num_features
+        4
+        >>> slope = ig.features.InducingDerivatives([[0.0, 1.0], [2.0, 3.0]], dims=1)
+        >>> slope.apply(lambda X: X[:, 0] * X[:, 1] ** 2).tolist()
+        [0.0, 12.0]
     """
 
     Z: Float[Array, "K D"] = real()
@@ -41,11 +50,11 @@ class InducingDerivatives(AbstractFeatures):
     uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
-        shape = getattr(self.Z, "shape", None)
-        if shape is None:
+        if not eqx.is_array(self.Z):
             return
+        shape = self.Z.shape
         if len(shape) != 2:
-            raise ValueError(f"InducingDerivatives.Z must be [K, D], one input a row, got shape {list(shape)}.")
+            raise ValueError(f"InducingDerivatives.Z must be [K, D], one input per row, got shape {list(shape)}.")
         dims = (self.dims,) if isinstance(self.dims, int) else self.dims
         if dims is None:
             return
@@ -68,7 +77,7 @@ class InducingDerivatives(AbstractFeatures):
         return self.Z.shape[0] * (self.Z.shape[1] if self.dims is None else 1)
 
     def _points(self) -> tuple[Array, Array]:
-        """The input and the direction of each feature, [M, D] both."""
+        """The input and the direction of each feature, both [M, D]."""
         K, D = self.Z.shape
         eye = jnp.eye(D, dtype=self.Z.dtype)
         if self.dims is None:
@@ -103,15 +112,22 @@ class InducingDerivatives(AbstractFeatures):
 
 
 class Union(AbstractFeatures):
-    """Several kinds of features in one u = (u_1, u_2, …): values and slopes, say.
+    """Several kinds of features of one function, such as values and slopes.
 
-    The blocks between two kinds are one's functional of the other's Kuf: Kuu[a, b] = a.apply(x ↦ b.Kuf(x)ᵀ).
+        u = (u_1, u_2, …),    Kuu[a, b] = a.apply(x ↦ b.Kuf(x)ᵀ) for parts a and b
 
-    >>> import inducing as ig
-    >>> Z = [[0.0], [1.0]]
-    >>> both = ig.features.Union((ig.features.InducingPoints(Z), ig.features.InducingDerivatives(Z)))
-    >>> both.num_features, both.Kuu(ig.kernels.SquaredExponential(), 0.0).dense().shape
-    (4, (4, 4))
+    Args:
+        parts: the features to join.
+
+    Raises:
+        TypeError: if there are no parts, or if one of them is not of ig.features.
+
+    Examples:
+        >>> import inducing as ig
+        >>> Z = [[0.0], [1.0]]
+        >>> both = ig.features.Union((ig.features.InducingPoints(Z), ig.features.InducingDerivatives(Z)))
+        >>> both.num_features, both.Kuu(ig.kernels.SquaredExponential(), 0.0).dense().shape
+        (4, (4, 4))
     """
 
     parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
@@ -153,7 +169,8 @@ class Union(AbstractFeatures):
                     block = second.apply(lambda X, b=first: b.Kuf(kernel, X).T, kernel).T
                 rows[i][j], rows[j][i] = block, block.T
         K = Dense(jnp.concatenate([jnp.concatenate(row, 1) for row in rows]), jitter)
-        used = reduce(jnp.maximum, [K.jitter] + [block.relative_jitter for block in own])  # parts may have needed some
+        # the parts may have needed jitter of their own
+        used = reduce(jnp.maximum, [K.jitter] + [block.relative_jitter for block in own])
         return eqx.tree_at(lambda K: K.jitter, K, used)
 
     def Kuf(self, kernel, X):
@@ -165,6 +182,6 @@ class Union(AbstractFeatures):
 
 
 def check_parts(features: AbstractFeatures, parts: tuple) -> None:
-    """One or more features."""
+    """Raise a TypeError unless `parts` are one or more features."""
     if not parts or not all(isinstance(part, AbstractFeatures) for part in parts):
         raise TypeError(f"{type(features).__name__}.parts must be one or more ig.features objects, got {parts!r}.")

@@ -1,4 +1,4 @@
-"""Eigenfeatures: u[m] = ∫ f(x) v_m(x) dρ(x) with eigenfunctions v_m of the kernel; Kuu is diagonal (section 2.3)."""
+"""Eigenfeatures: integrals against eigenfunctions of the kernel, for which Kuu is diagonal (section 2.3)."""
 
 import functools
 import itertools
@@ -23,24 +23,34 @@ from inducing.parameters import as_whole, fixed
 
 
 class EigenMercer(AbstractFeatures):
-    """Eigenfeatures of the squared exponential under a Gaussian density of inputs (Rasmussen & Williams, eq. 4.39).
+    """Eigenfeatures of the squared exponential for Gaussian inputs (Rasmussen & Williams 2006, eq. 4.39).
 
         u[m] = ∫ f(x) v_m(x) ρ(x) dx,   ρ = N(mean, diag std²),   Kuf[m](x) = λ_m v_m(x),   Kuu = diag(λ)
 
     In one dimension, with a = 1/(4 std²), b = 1/(2ℓ²), c = (a² + 2ab)^½, A = a + b + c and z = x − mean,
 
-        λ_k = σ² (2a/A)^½ (b/A)ᵏ,    v_k(x) = (c/a)^¼ (2ᵏ k!)^−½ exp(−(c − a) z²) H_k((2c)^½ z),
+        λ_k = σ² (2a/A)^½ (b/A)ᵏ,    v_k(x) = (c/a)^¼ (2ᵏ k!)^−½ exp(−(c − a) z²) H_k((2c)^½ z)
 
-    and in several dimensions products of these. `num` is M; the multi-indices (k_1, …, k_D) come by their sum, so that
-    smaller num gives the first of the features of a larger. `mean` and `std` [D] say where the data lie; not trained.
-    `apply`, which draws and means (in u coordinates) need, is Gauss–Hermite quadrature up to 4 dimensions (about 8000
-    nodes) and quasi-Monte Carlo beyond: 8192 nodes, with errors below 1e-2 of f's standard deviation.
+    In several dimensions, eigenvalues and eigenfunctions are products of these. The multi-indices (k_1, …, k_D) are
+    ordered by their sum, so the features for a smaller `num` are the first of those for a larger one.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.EigenMercer(8, mean=[0.0], std=[1.0])
-    >>> Kuu = features.Kuu(ig.kernels.SquaredExponential(), 0.0)
-    >>> type(Kuu).__name__, round(float(Kuu.diagonal().sum()), 2)      # all λ together: σ²
-    ('Diagonal', 1.0)
+    Draws, and means in coordinates "u", need `apply`. It uses Gauss–Hermite quadrature with about 8000 nodes up to 4
+    dimensions, and quasi-Monte Carlo with 8192 nodes beyond, where errors are below 1e-2 of f's standard deviation.
+
+    Args:
+        num: M, the number of features.
+        mean: the mean of the inputs [D], not trained.
+        std: the standard deviation of the inputs [D], not trained.
+
+    Raises:
+        ValueError: if `num` is not a positive integer, or if `mean` and `std` are not vectors of equal length.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> features = ig.features.EigenMercer(8, mean=[0.0], std=[1.0])
+        >>> Kuu = features.Kuu(ig.kernels.SquaredExponential(), 0.0)
+        >>> type(Kuu).__name__, round(float(Kuu.diagonal().sum()), 2)      # all λ together: σ²
+        ('Diagonal', 1.0)
     """
 
     num: int = eqx.field(static=True, converter=as_whole)
@@ -68,17 +78,32 @@ class EigenMercer(AbstractFeatures):
         return self.mean.shape[0]
 
     def spectrum(self, kernel: AbstractKernel) -> Float[Array, " M"]:
-        """The eigenvalues λ."""
+        """The eigenvalues of the kernel.
+
+        Args:
+            kernel: a squared exponential kernel.
+
+        Returns:
+            λ [M].
+        """
         form = self._form(kernel)
         a, b, c = self._constants(form)
         A = a + b + c
         k = jnp.asarray(_by_degree(self.num, self.mean.shape[0]), a.dtype)
         log = jnp.sum(0.5 * jnp.log(2.0 * a / A)[None, :] + k * jnp.log(b / A)[None, :], axis=1)
-        smallest = math.log(float(jnp.finfo(a.dtype).tiny)) * 0.5  # far below rounding; keeps Kuu invertible
+        smallest = math.log(float(jnp.finfo(a.dtype).tiny)) * 0.5  # far below rounding errors, but keeps Kuu invertible
         return form.variance * jnp.exp(jnp.maximum(log, smallest))
 
     def eigenfunctions(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
-        """v_m(x), orthonormal under ρ."""
+        """The eigenfunctions of the kernel, which are orthonormal under ρ.
+
+        Args:
+            kernel: a squared exponential kernel.
+            X: points [N, D].
+
+        Returns:
+            v(X) [N, M].
+        """
         a, _, c = self._constants(self._form(kernel))
         check_columns(self, X, self.mean.shape[0])
         z = X - self.mean[None, :]
@@ -120,8 +145,8 @@ class EigenMercer(AbstractFeatures):
         return a, b, jnp.sqrt(a * a + 2.0 * a * b)
 
     def apply(self, f, kernel=None):
-        # v ρ dx is a polynomial times N(ζ | 0, 1) dζ, z = ζ/(2(a + c))^½. Half of that Gaussian stays with the
-        # polynomials, the other half with the weights, so that neither overflows.
+        # v ρ dx is a polynomial times N(ζ | 0, 1) dζ with z = ζ/(2(a + c))^½. Half of the exponent of that Gaussian
+        # stays with the polynomials and half with the weights, so that neither overflows.
         a, _, c = self._constants(self._form(kernel))
         D, dtype = self.mean.shape[0], a.dtype
         zeta, w = tensor(*gauss_hermite(300 if D == 1 else round(8192 ** (1 / D))), D) if D <= 4 else qmc_rule(D, 8192)
@@ -154,18 +179,25 @@ def _by_degree(num: int, dim: int) -> np.ndarray:
 
 
 class EigenNumerical(AbstractFeatures):
-    """Eigenfeatures of any kernel, from the eigenvectors of its Gram matrix at points Z [n, D] (Nyström).
+    """Eigenfeatures of any kernel, from the eigenvectors of a Gram matrix (Nyström).
 
         k(Z, Z)/n = U diag(λ) Uᵀ,    u = U_Mᵀ f(Z)/√n,    Kuf = U_Mᵀ k(Z, x)/√n,    Kuu = diag(λ_1, …, λ_M)
 
-    the eigenfunctions v_m(x) = k(x, Z) U_m /(√n λ_m) under the empirical distribution of Z, which is not trained: many
-    points of the data, of which the M = `num` leading directions are kept. O(n³) for the eigenvectors, each time the
-    kernel changes.
+    These are the eigenfunctions v_m(x) = k(x, Z) U_m/(√n λ_m) for inputs distributed as the points Z. The eigenvectors
+    cost O(n³) whenever the kernel changes.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.EigenNumerical(jnp.linspace(0.0, 1.0, 20)[:, None], num=5)
-    >>> features.Kuf(ig.kernels.Matern32(), jnp.zeros((3, 1))).shape
-    (5, 3)
+    Args:
+        Z: points [n, D], typically many of the data; not trained.
+        num: M, how many leading eigenvectors to keep.
+
+    Raises:
+        ValueError: if Z is not a matrix, or if `num` is not between 1 and n.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> features = ig.features.EigenNumerical(jnp.linspace(0.0, 1.0, 20)[:, None], num=5)
+        >>> features.Kuf(ig.kernels.Matern32(), jnp.zeros((3, 1))).shape
+        (5, 3)
     """
 
     Z: Float[Array, "n D"] = fixed()
@@ -173,8 +205,10 @@ class EigenNumerical(AbstractFeatures):
     exact: ClassVar[bool] = True
 
     def __check_init__(self):
-        if getattr(self.Z, "ndim", 2) != 2:
-            raise ValueError(f"EigenNumerical.Z must be [n, D], one input a row, got shape {list(self.Z.shape)}.")
+        if not eqx.is_array(self.Z):
+            return
+        if self.Z.ndim != 2:
+            raise ValueError(f"EigenNumerical.Z must be [n, D], one input per row, got shape {list(self.Z.shape)}.")
         if not isinstance(self.num, int) or not 1 <= self.num <= self.Z.shape[0]:
             raise ValueError(
                 f"EigenNumerical.num must be between 1 and the {self.Z.shape[0]} points of Z, got {self.num!r}."
@@ -189,7 +223,14 @@ class EigenNumerical(AbstractFeatures):
         return self.Z
 
     def eigenvectors(self, kernel: AbstractKernel) -> tuple[Float[Array, " M"], Float[Array, "n M"]]:
-        """The leading eigenvalues, falling, and eigenvectors of k(Z, Z)/n."""
+        """The leading eigenvalues and eigenvectors of k(Z, Z)/n.
+
+        Args:
+            kernel: any kernel.
+
+        Returns:
+            Eigenvalues [M] in decreasing order, and eigenvectors [n, M].
+        """
         return leading_eigenvectors(kernel.gram(self.Z) / self.Z.shape[0], self.num)
 
     def apply(self, f, kernel=None):
@@ -208,17 +249,19 @@ class EigenNumerical(AbstractFeatures):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def leading_eigenvectors(K: Float[Array, "n n"], num: int) -> tuple[Float[Array, " M"], Float[Array, "n M"]]:
-    """The `num` largest eigenvalues (floored at rounding) and eigenvectors of a symmetric matrix.
+    """The `num` largest eigenvalues (at least ε λ_1) and their eigenvectors of a symmetric matrix.
 
-    dλ_i = U_iᵀ dK U_i,  dU_i = Σ_{j ≠ i} U_j (U_jᵀ dK U_i)/(λ_i − λ_j); pairs that are equal to rounding do not turn.
+        dλ_i = U_iᵀ dK U_i,    dU_i = Σ_{j ≠ i} U_j (U_jᵀ dK U_i)/(λ_i − λ_j)
+
+    Pairs of eigenvalues that are equal up to rounding errors are left out of the sum.
     """
     return _leading(*_falling(K), num)
 
 
 def _falling(K: Array) -> tuple[Array, Array]:
-    """Eigenvalues, falling, and eigenvectors of the sign that makes Σ_i 2⁻ⁱ U_i positive.
+    """Eigenvalues in decreasing order, and eigenvectors with the sign that makes Σ_i 2⁻ⁱ U_i positive.
 
-    LAPACK's sign is any, and turns with the last digit of K: the same q(u) would then be another q(f).
+    LAPACK's sign is arbitrary and may change with the last digit of K, so that the same q(u) would mean another q(f).
     """
     values, vectors = eigh(K)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -245,23 +288,31 @@ def _leading_eigenvectors_jvp(num, primals, tangents):
 
 
 class EigenLaplacian(AbstractFeatures):
-    """The coefficients of a `kernels.HilbertSpace` process: u[j] = ∫ f(x) φ_j(x) dx, Laplacian eigenfunctions on a box.
+    """Coefficients of a process with a `kernels.HilbertSpace` kernel in Laplacian eigenfunctions on a box.
 
-        Kuf[j](x) = S(√λ_j) φ_j(x),    Kuu = diag(S(√λ_j))
+        u[j] = ∫ f(x) φ_j(x) dx,    Kuf[j](x) = S(√λ_j) φ_j(x),    Kuu = diag(S(√λ_j))
 
-    Exact for that kernel: with its `box` and `num`, Kfu Kuu⁻¹ Kuf = Kff. With the *original* stationary kernel these
-    Kuu and Kuf belong to no linear functional of f, K − Q is not positive and the "bound" can exceed the evidence, so
-    that pair is refused.
+    With the box and `num` of the kernel the features are exact: Kfu Kuu⁻¹ Kuf = Kff. With the original stationary
+    kernel they would not be linear functionals of f: Kff − Kfu Kuu⁻¹ Kuf would not be positive semi-definite, and the
+    bound could exceed the evidence. That combination is refused.
 
-    `apply` is Gauss–Legendre quadrature while 65536 nodes suffice, else the midpoint rule: exact for draws of the
-    kernel, of second order for other functions (means in u coordinates).
+    Draws, and means in coordinates "u", need `apply`. It uses Gauss–Legendre quadrature if 65536 nodes suffice, and
+    otherwise the midpoint rule, which is exact for draws of the kernel and of second order for other functions.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern32(), box=(-1.0, 2.0), num=16)
-    >>> features, X = ig.features.EigenLaplacian(k.box, k.num), jnp.linspace(0.0, 1.0, 3)[:, None]
-    >>> Kuf = features.Kuf(k, X)
-    >>> bool(jnp.allclose(Kuf.T @ features.Kuu(k, 0.0).solve(Kuf), k.gram(X)))
-    True
+    Args:
+        box: pairs (low, high), one for each input dimension; a single pair is one dimension.
+        num: the number of eigenfunctions in each dimension, one number for all dimensions or one for each.
+
+    Raises:
+        ValueError: if the box is empty, or if `num` does not fit it or exceeds 5000 eigenfunctions in total.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> k = ig.kernels.HilbertSpace(ig.kernels.Matern32(), box=(-1.0, 2.0), num=16)
+        >>> features, X = ig.features.EigenLaplacian(k.box, k.num), jnp.linspace(0.0, 1.0, 3)[:, None]
+        >>> Kuf = features.Kuf(k, X)
+        >>> bool(jnp.allclose(Kuf.T @ features.Kuu(k, 0.0).solve(Kuf), k.gram(X)))
+        True
     """
 
     box: Box = eqx.field(static=True)
@@ -286,7 +337,7 @@ class EigenLaplacian(AbstractFeatures):
                 self,
                 kernel,
                 "a kernels.HilbertSpace kernel",
-                "with the original kernel they are no linear functional of f and the bound can exceed the evidence; "
+                "with the original kernel they are not linear functionals of f and the bound can exceed the evidence; "
                 "wrap it: kernels.HilbertSpace(kernel, box, num)",
             )
         if basis.box != self.box or any(own > n for own, n in zip(self.num, basis.num, strict=True)):

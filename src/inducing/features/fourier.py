@@ -1,4 +1,4 @@
-"""Fourier features of Matérn kernels on an interval (Hensman, Durrande & Solin 2018): section 2.3, Fourier features."""
+"""Fourier features of Matérn kernels on an interval (Hensman, Durrande & Solin 2018; section 2.3)."""
 
 import math
 from collections.abc import Callable
@@ -19,15 +19,15 @@ from inducing.parameters import as_whole, fixed, positive
 
 
 class Fourier(AbstractFeatures):
-    """Variational Fourier features: u[m] = ⟨φ_m, f⟩ in the Hilbert space of a Matérn kernel on [a, b].
+    """Variational Fourier features, inner products in the Hilbert space of a Matérn kernel on [a, b].
 
+        u[m] = ⟨φ_m, f⟩,    Kuf[m](x) = φ_m(x) on [a, b],    Kuu[m, n] = ⟨φ_m, φ_n⟩ = D + V Vᵀ
         φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a)),    ω_m = 2πm/(b − a)
-        Kuf[m](x) = φ_m(x) on [a, b],      Kuu[m, n] = ⟨φ_m, φ_n⟩ = D + V Vᵀ (V has p = 1, 2 or 3 columns)
 
-    so that M = 2F + 1 features cost O(M) to invert, and Kuf does not depend on the kernel. The inner product of
-    Matérn 1/2, 3/2, 5/2 (p = 1, 2, 3 and λ = √(2p − 1)/ℓ) is
+    V has p = 1, 2 or 3 columns, so Kuu of the M = 2F + 1 features is inverted in O(M), and Kuf does not depend on the
+    kernel. The inner product of Matérn 1/2, 3/2 and 5/2, with p = 1, 2, 3 and λ = √(2p − 1)/ℓ, is
 
-        ⟨g, h⟩ = c ∫ₐᵇ (λ + d/dx)ᵖg (λ + d/dx)ᵖh dx + ĝᵀ B ĥ,    ĝ = (g, g'/λ, g''/λ²)(a), the first p of them,
+        ⟨g, h⟩ = c ∫ₐᵇ (λ + d/dx)ᵖg (λ + d/dx)ᵖh dx + ĝᵀ B ĥ,    ĝ = (g, g'/λ, g''/λ²)(a), the first p of them
         p = 1:  c = 1/(2λσ²),    B = [1]/σ²
         p = 2:  c = 1/(4λ³σ²),   B = I/σ²
         p = 3:  c = 3/(16λ⁵σ²),  B = [[9/8, 0, 3/8], [0, 3, 0], [3/8, 0, 9/8]]/σ²
@@ -35,17 +35,30 @@ class Fourier(AbstractFeatures):
     where B⁻¹ is the prior covariance of the scaled values at a. So D[m] = c (λ² + ω_m²)ᵖ (b − a)/2, twice that for the
     constant, and V = φ̂(a) chol(B).
 
-    Outside [a, b] the features continue as the Markov property says, E[f(x) | f on [a, b]]. They are (b − a)-periodic:
-    inside, Kfu Kuu⁻¹ Kuf tends to the covariance of f given that its values (and p − 1 derivatives) agree at a and b.
-    So let [a, b] reach beyond the data, as `Fourier.around` does. One input column; for more use `Product`, `Additive`.
-    Draws and means (in u coordinates) need `apply`, ⟨φ, f⟩ by partial integration and quadrature: variances of draws
-    are right to 2 % of σ² (Matérn 1/2; 0.2 % for the others) for ℓ down to (b − a)/100, to 4 % down to (b − a)/300.
+    Outside [a, b] the features continue by the Markov property, as E[f(x) | f on [a, b]]. The features are periodic:
+    with growing F, Kfu Kuu⁻¹ Kuf approaches the covariance of f given that its values and first p − 1 derivatives agree
+    at a and b. Therefore let [a, b] extend beyond the data, as `Fourier.around` does. The features are for one input
+    column; for several use `Product` or `Additive`.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features, k, X = ig.features.Fourier(-4.0, 5.0, 30), ig.kernels.Matern32(), jnp.linspace(0.0, 1.0, 4)[:, None]
-    >>> Kuf = features.Kuf(k, X)
-    >>> Kuf.shape, bool(jnp.allclose(Kuf.T @ features.Kuu(k, 0.0).solve(Kuf), k.gram(X), atol=1e-3))
-    ((61, 4), True)
+    Draws, and means in coordinates "u", need `apply`, which computes ⟨φ, f⟩ by partial integration and quadrature. For
+    ℓ ≥ (b − a)/100 the variances of draws are accurate to 2 % of σ² for Matérn 1/2 and to 0.2 % for the others; for
+    ℓ ≥ (b − a)/300 they are accurate to 4 %.
+
+    Args:
+        a: the lower end of the interval, not trained.
+        b: the upper end of the interval, not trained.
+        num: F, the number of frequencies.
+
+    Raises:
+        ValueError: if a < b does not hold, or if `num` is not a positive integer.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> features, k = ig.features.Fourier(-4.0, 5.0, 30), ig.kernels.Matern32()
+        >>> X = jnp.linspace(0.0, 1.0, 4)[:, None]
+        >>> Kuf = features.Kuf(k, X)
+        >>> Kuf.shape, bool(jnp.allclose(Kuf.T @ features.Kuu(k, 0.0).solve(Kuf), k.gram(X), atol=1e-3))
+        ((61, 4), True)
     """
 
     a: Float[Array, ""] = fixed()
@@ -59,16 +72,29 @@ class Fourier(AbstractFeatures):
 
     @classmethod
     def around(cls, X: Any, num: int, margin: float = 2.0) -> "Fourier":
-        """Features on an interval that reaches `margin` times the range of X beyond X on both sides.
+        """Features on an interval that extends beyond given inputs.
 
-        The interval's ends agree, which the data do not feel when they are four lengthscales away. So the default is
-        for lengthscales up to half the range of X. For another one ℓ, `margin` = 4ℓ/range is right; a wider interval
-        needs more frequencies, since the features resolve what is slower than 2π num/(b − a).
+        The function values at both ends of the interval agree, which has no effect on data that are four lengthscales
+        away. The default margin therefore suits lengthscales up to half the range of X; for a lengthscale ℓ the margin
+        should be 4ℓ/range. A wider interval needs more frequencies, because the features resolve frequencies up to
+        2π num/(b − a).
 
-        >>> import inducing as ig
-        >>> features = ig.features.Fourier.around([0.0, 1.0, 4.0], 10)
-        >>> float(features.a), float(features.b)
-        (-8.0, 12.0)
+        Args:
+            X: inputs, [N] or [N, 1].
+            num: the number of frequencies.
+            margin: how far the interval extends on both sides of X, as a multiple of the range of X.
+
+        Returns:
+            Fourier features.
+
+        Raises:
+            ValueError: if X has several columns.
+
+        Examples:
+            >>> import inducing as ig
+            >>> features = ig.features.Fourier.around([0.0, 1.0, 4.0], 10)
+            >>> float(features.a), float(features.b)
+            (-8.0, 12.0)
         """
         X = as_inputs(X)
         if X.shape[1] != 1:
@@ -86,7 +112,7 @@ class Fourier(AbstractFeatures):
 
     @property
     def frequencies(self) -> Float[Array, " F"]:
-        """ω_m = 2πm/(b − a)."""
+        """The frequencies ω_m = 2πm/(b − a) [F]."""
         return 2.0 * math.pi * jnp.arange(1, self.num + 1, dtype=self.a.dtype) / (self.b - self.a)
 
     def apply(self, f, kernel=None):
@@ -105,23 +131,32 @@ class Fourier(AbstractFeatures):
 
 
 class FreeFourier(AbstractFeatures):
-    """Fourier features with frequencies of any value, which are trained: u[m] = ⟨φ_m, f⟩ as in `Fourier`.
+    """Fourier features with arbitrary frequencies, which are trained.
 
-        φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a)),    ω free
-        Kuu[m, n] = c ∫ₐᵇ (λ + d/dx)ᵖφ_m (λ + d/dx)ᵖφ_n dx + φ̂_mᵀ B φ̂_n,     c, B and φ̂ as in `Fourier`
+        u[m] = ⟨φ_m, f⟩,    φ = (1, cos ω_1(x − a), …, cos ω_F(x − a), sin ω_1(x − a), …, sin ω_F(x − a))
+        Kuu[m, n] = c ∫ₐᵇ (λ + d/dx)ᵖφ_m (λ + d/dx)ᵖφ_n dx + φ̂_mᵀ B φ̂_n,    with c, B and φ̂ as in `Fourier`
 
-    The features are no longer periodic on [a, b] nor orthogonal: Kuu is dense. With α = (λ + iω_m)ᵖ, β = (λ + iω_n)ᵖ
+    The features are neither periodic on [a, b] nor orthogonal, so Kuu is dense. With α = (λ + iω_m)ᵖ, β = (λ + iω_n)ᵖ
     and E(ν) = ∫₀^{b−a} e^{iνx} dx, the integral is
 
-        ½ Re(α β̄ E(ω_m − ω_n) ± α β E(ω_m + ω_n))   of two cosines (+) or two sines (−),
-        ½ Im(α β E(ω_m + ω_n) − α β̄ E(ω_m − ω_n))   of a cosine m and a sine n.
+        ½ Re(α β̄ E(ω_m − ω_n) ± α β E(ω_m + ω_n))   for two cosines (+) or two sines (−)
+        ½ Im(α β E(ω_m + ω_n) − α β̄ E(ω_m − ω_n))   for a cosine m and a sine n
 
-    It pays when few frequencies matter and they are no multiples of 2π/(b − a).
+    Use them if few frequencies matter and these are not multiples of 2π/(b − a).
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.FreeFourier(0.0, 1.0, frequencies=[3.0, 20.0])
-    >>> features.Kuu(ig.kernels.Matern52(), 0.0).dense().shape
-    (5, 5)
+    Args:
+        a: the lower end of the interval, not trained.
+        b: the upper end of the interval, not trained.
+        frequencies: ω, positive numbers [F].
+
+    Raises:
+        ValueError: if a < b does not hold, or if the frequencies are not a vector.
+
+    Examples:
+        >>> import inducing as ig
+        >>> features = ig.features.FreeFourier(0.0, 1.0, frequencies=[3.0, 20.0])
+        >>> features.Kuu(ig.kernels.Matern52(), 0.0).dense().shape
+        (5, 5)
     """
 
     a: Float[Array, ""] = fixed()
@@ -172,7 +207,7 @@ class FreeFourier(AbstractFeatures):
 
 
 def check_interval(features: AbstractFeatures, a: Any, b: Any) -> None:
-    """a < b, one number each."""
+    """Raise a ValueError unless a and b are numbers with a < b."""
     if any(isinstance(v, jax.core.Tracer) or not eqx.is_array(v) for v in (a, b)):
         return
     name = type(features).__name__
@@ -183,7 +218,7 @@ def check_interval(features: AbstractFeatures, a: Any, b: Any) -> None:
 
 
 def matern(features: AbstractFeatures, kernel: AbstractKernel | None) -> tuple[int, Array, Array]:
-    """p (1, 2, 3 for Matérn 1/2, 3/2, 5/2), λ and σ² of a Matérn kernel in one dimension; others are refused."""
+    """p (1, 2, 3 for Matérn 1/2, 3/2, 5/2), λ and σ² of a Matérn kernel in one dimension; raises for others."""
     form = None if kernel is None else kernel.matern_form()
     p = None if form is None else {0.5: 1, 1.5: 2, 2.5: 3}.get(form.order)
     if form is None or p is None:
@@ -203,19 +238,21 @@ def matern(features: AbstractFeatures, kernel: AbstractKernel | None) -> tuple[i
 
 
 def _in_own_units(features: Any, omega: Array, kernel: AbstractKernel | None) -> tuple[int, Array, Array, Array]:
-    """p, the frequencies ω/λ, the length λ(b − a) and σ²: inner products do not depend on the unit of x, and in units
-    of 1/λ, where λ = 1, no power of it overflows."""
+    """p, the frequencies ω/λ, the length λ(b − a) and σ².
+
+    Inner products do not depend on the unit of x. In units of 1/λ, λ is 1 and its powers cannot overflow.
+    """
     p, lam, variance = matern(features, kernel)
     return p, omega / lam, lam * (features.b - features.a), variance
 
 
 def _scale(p: int, variance: Array) -> Array:
-    """c of the inner product for λ = 1."""
+    """The constant c of the inner product for λ = 1."""
     return (1.0 / 2.0, 1.0 / 4.0, 3.0 / 16.0)[p - 1] / variance
 
 
 def _boundary(p: int, variance: Array) -> Float[Array, "p p"]:
-    """B of the inner product, the quadratic form of (g, g', g'') at a: the inverse covariance of (f, f', f'')(a)."""
+    """The matrix B of the inner product for λ = 1, the inverse prior covariance of (f, f', f'')(a)."""
     unit = (
         [[1.0]],
         [[1.0, 0.0], [0.0, 1.0]],
@@ -228,7 +265,7 @@ def _waves(omega: Float[Array, " F"], tau: Float[Array, " n"], num: int) -> Floa
     """φ_m and its derivatives of orders 0 … num − 1 at τ = x − a."""
     angle = omega[:, None] * tau[None, :]
     cos, sin = jnp.cos(angle), jnp.sin(angle)
-    cycle = (cos, -sin, -cos, sin)  # derivatives of cos; those of sin are one step behind
+    cycle = (cos, -sin, -cos, sin)  # the derivatives of cos; those of sin are one step behind
     powers = [omega[:, None] ** j for j in range(num)]
     ones = [jnp.full((1, tau.shape[0]), 1.0 if j == 0 else 0.0, tau.dtype) for j in range(num)]
     rows = [
@@ -239,14 +276,17 @@ def _waves(omega: Float[Array, " F"], tau: Float[Array, " n"], num: int) -> Floa
 
 
 def _Kuf(features: Any, omega: Array, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
-    """φ(x) inside; outside, e^{−λs} q(s) at the distance s from the end, with the derivatives that φ has there.
+    """φ(x) inside the interval, and outside e^{−λs} q(s) at the distance s from the nearer end.
 
-    q(s) = g₀ + (λg₀ + g₁) s + (λ²g₀ + 2λg₁ + g₂) s²/2, cut after p terms, where g_j is the jth derivative outwards.
+        q(s) = g₀ + (λg₀ + g₁) s + (λ²g₀ + 2λg₁ + g₂) s²/2, the first p terms
+
+    g_j is the outward derivative of φ of order j at that end, so that p − 1 derivatives are continuous.
     """
     p, lam, _ = matern(features, kernel)
     check_columns(features, X, 1)
     x = X[:, 0]
-    end = jnp.where(x < features.a, features.a, jnp.where(x > features.b, features.b, x))  # its slope at a and b is 1
+    # not jnp.clip, whose slope at a and b is ½
+    end = jnp.where(x < features.a, features.a, jnp.where(x > features.b, features.b, x))
     outwards = jnp.sign(x - end)
     s = jnp.abs(x - end)
     waves = _waves(omega, end - features.a, p)
@@ -259,11 +299,11 @@ def _Kuf(features: Any, omega: Array, kernel: AbstractKernel, X: Float[Array, "N
 
 
 def _apply(features: Any, omega: Array, f: Callable, kernel: AbstractKernel | None) -> Array:
-    """⟨φ, f⟩ for a function that need not be in the Hilbert space: partial integration puts p derivatives more on φ.
+    """⟨φ, f⟩ for a function that need not be in the Hilbert space: partial integration moves p derivatives to φ.
 
         ∫ Pφ Pf = (λ² + ω²)ᵖ ∫ φ f + Σ_{k<p} [ (λ − d)ᵏ Pφ · (λ + d)^{p−1−k} f ]ₐᵇ,     P = (λ + d)ᵖ, d = d/dx
 
-    so that f needs as many derivatives at a and b as draws of the prior have. All in units of 1/λ, λ = 1.
+    Then f needs only p − 1 derivatives, at a and b, which draws of the prior have. Units are such that λ = 1.
     """
     p, omega, length, variance = _in_own_units(features, omega, kernel)
     t, w = gauss_legendre(8, 2 * omega.shape[0] + 16)

@@ -1,4 +1,4 @@
-"""Integral features: the general definition of section 2.3, u[m] = ∫ f(x) φ_m(x) dx."""
+"""Integral features, the general definition of section 2.3."""
 
 import math
 from collections.abc import Callable
@@ -16,18 +16,26 @@ from inducing.parameters import Module, as_float_array, as_whole, fixed, real
 
 
 class Integral(AbstractFeatures):
-    """Integrals against any functions over a box: eq:muui_id, eq:sfu:i_id, eq:suuij_id, by Gauss–Legendre quadrature.
+    """Integrals against arbitrary functions over a box, by Gauss–Legendre quadrature (eq:muui_id to eq:suuij_id).
 
         u[m] = ∫ f(x) φ_m(x) dx ≈ Σ_g w_g φ_m(x_g) f(x_g)
 
-    `phi` maps one point [D] to the values of all M functions there [M], and may be an Equinox module with parameters
-    that are trained. `lower` and `upper` [D] are the corners of the box and `nodes` the points per dimension. The sum
-    on the right is what u *is*, in Kuu, Kuf and draws alike, so bounds are bounds however few nodes there are.
+    The sum on the right defines u in Kuu, Kuf and draws alike, so the bound is valid for any number of nodes.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> moments = ig.features.Integral(lambda x: jnp.array([1.0, x[0]]), [0.0], [1.0])
-    >>> [round(float(u), 6) for u in moments.apply(lambda X: X[:, 0])]
-    [0.5, 0.333333]
+    Args:
+        phi: φ, a function of one point [D] with the values of all functions [M]. An Equinox module is trained.
+        lower: the lower corner of the box [D], not trained.
+        upper: the upper corner of the box [D], not trained.
+        nodes: the number of nodes in each dimension.
+
+    Raises:
+        ValueError: if the box is empty, if there are too many nodes, or if φ does not return a vector.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> moments = ig.features.Integral(lambda x: jnp.array([1.0, x[0]]), [0.0], [1.0])
+        >>> [round(float(u), 6) for u in moments.apply(lambda X: X[:, 0])]
+        [0.5, 0.333333]
     """
 
     phi: Callable[[Float[Array, " D"]], Float[Array, " M"]]
@@ -76,16 +84,25 @@ class Integral(AbstractFeatures):
 
 
 class RegionAverage(AbstractFeatures):
-    """Averages of f over M boxes, whose corners are `lower` and `upper` [M, D]: aggregated or areal data.
+    """Averages of the function over boxes, for aggregated or areal data.
 
         u[m] = 1/|B_m| ∫_{B_m} f(x) dx
 
-    With `nodes` Gauss–Legendre points per dimension of each box, in Kuu, Kuf and draws alike.
+    The integrals are Gauss–Legendre sums in Kuu, Kuf and draws alike.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> halves = ig.features.RegionAverage([[0.0], [0.5]], [[0.5], [1.0]])
-    >>> [round(float(u), 6) for u in halves.apply(lambda X: X[:, 0])]
-    [0.25, 0.75]
+    Args:
+        lower: the lower corners of the boxes [M, D].
+        upper: the upper corners of the boxes [M, D].
+        nodes: the number of nodes in each dimension of a box.
+
+    Raises:
+        ValueError: if a box is empty, if the shapes differ, or if there are too many nodes.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> halves = ig.features.RegionAverage([[0.0], [0.5]], [[0.5], [1.0]])
+        >>> [round(float(u), 6) for u in halves.apply(lambda X: X[:, 0])]
+        [0.25, 0.75]
     """
 
     lower: Float[Array, "M D"] = real()
@@ -137,14 +154,29 @@ class _Waves(Module):
 
 
 def plain_fourier(a: Any, b: Any, num: SupportsIndex, nodes: int | None = None) -> Integral:
-    """The Fourier features of the paper's definition, with a boundary: u[m] = ∫ₐᵇ f(x) φ_m(x) dx, for any kernel.
+    """Integrals against sines and cosines on an interval, for any kernel.
 
-    φ = (1, cos ω_m(x − a), …, sin ω_m(x − a), …) with `num` frequencies ω_m = 2πm/(b − a) as in `Fourier`, whose inner
-    product is another one: here Kuu is dense and Kuf depends on the kernel and needs quadrature.
+        u[m] = ∫ₐᵇ f(x) φ_m(x) dx,    φ = (1, cos ω_m(x − a), …, sin ω_m(x − a), …),    ω_m = 2πm/(b − a)
 
-    >>> import inducing as ig
-    >>> ig.features.plain_fourier(0.0, 1.0, 3).num_features
-    7
+    These are the Fourier features of the paper's definition. `Fourier` uses another inner product, for which Kuu is
+    nearly diagonal; here Kuu is dense, and Kuf depends on the kernel and needs quadrature.
+
+    Args:
+        a: the lower end of the interval.
+        b: the upper end of the interval.
+        num: the number of frequencies.
+        nodes: the number of quadrature nodes; by default 16 for each frequency, and at least 64.
+
+    Returns:
+        Features with 2 num + 1 functions.
+
+    Raises:
+        ValueError: if `num` is not a positive integer, or if a < b does not hold.
+
+    Examples:
+        >>> import inducing as ig
+        >>> ig.features.plain_fourier(0.0, 1.0, 3).num_features
+        7
     """
     num = as_whole(num)
     if not isinstance(num, int) or num < 1:
@@ -154,12 +186,12 @@ def plain_fourier(a: Any, b: Any, num: SupportsIndex, nodes: int | None = None) 
 
 
 def _panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """`nodes` points on [0, 1] in panels of 16, which kernels with kinks like better than one rule of high order."""
+    """About `nodes` points on [0, 1]; panels of 16 suit kernels with kinks better than one rule of high order."""
     return gauss_legendre(nodes) if nodes < 32 else gauss_legendre(16, -(-nodes // 16))
 
 
 def _inside(lower: Any, upper: Any) -> np.ndarray | None:
-    """A point in each box, and in no category of a kernel that has them; None if the boxes are traced."""
+    """A point in each box that is not a whole number, so that kernels of categories refuse it; None if traced."""
     if any(isinstance(v, jax.core.Tracer) for v in (lower, upper)):
         return None
     a, b = np.atleast_2d(lower), np.atleast_2d(upper)
@@ -167,7 +199,7 @@ def _inside(lower: Any, upper: Any) -> np.ndarray | None:
 
 
 def check_box(features: AbstractFeatures, lower: Any, upper: Any, ndim: int = 1) -> None:
-    """lower < upper in every dimension."""
+    """Raise a ValueError unless lower < upper in every dimension."""
     if any(isinstance(v, jax.core.Tracer) or not eqx.is_array(v) for v in (lower, upper)):
         return
     name, shape = type(features).__name__, "[D]" if ndim == 1 else "[M, D]"

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -14,21 +15,30 @@ from inducing.parameters import positive, real
 
 
 class Multiscale(AbstractFeatures):
-    """Gaussian averages of f around M inputs Z [M, D], each with its own widths s [M, D], all trained.
+    """Gaussian averages of the function around M inputs, each with its own widths.
 
         u[m] = ∫ f(x) N(x | Z_m, diag s_m²) dx
         Kuf[m](x)  = σ² Π_d ℓ_d/√(ℓ_d² + s_md²)         exp(−½ (x_d − Z_md)²/(ℓ_d² + s_md²))
         Kuu[m, n]  = σ² Π_d ℓ_d/√(ℓ_d² + s_md² + s_nd²) exp(−½ (Z_md − Z_nd)²/(ℓ_d² + s_md² + s_nd²))
 
-    for the squared exponential: wide features see where f is smooth, narrow ones are inducing points. `apply`, which
-    only draws and means (in u coordinates) need, is a grid in one dimension (256 nodes for each feature, for widths up
-    to 20 ℓ) and two (64², 5 ℓ), Gauss–Hermite quadrature in three (16³, ℓ) and quasi-Monte Carlo beyond: 4096 nodes,
-    with errors below 1e-3 of f's standard deviation for widths up to ℓ.
+    for a squared exponential kernel. Wide features suit regions where f is smooth; narrow ones are inducing points.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.Multiscale(Z=[[0.0], [1.0]], widths=[[0.1], [2.0]])
-    >>> features.Kuu(ig.kernels.SquaredExponential(), 0.0).diagonal().round(4).tolist()      # (1 + 2s²)^−½
-    [0.9901, 0.3333]
+    Draws, and means in coordinates "u", need `apply`. It uses an equidistant grid in one dimension (256 nodes per
+    feature, for widths up to 20 ℓ) and two (64² nodes, 5 ℓ), Gauss–Hermite quadrature in three (16³ nodes, ℓ), and
+    quasi-Monte Carlo beyond (4096 nodes, errors below 1e-3 of f's standard deviation for widths up to ℓ).
+
+    Args:
+        Z: the centres [M, D], which are trained.
+        widths: s, the standard deviations of the averages [M, D], which are trained.
+
+    Raises:
+        ValueError: if Z and widths are not matrices of the same shape.
+
+    Examples:
+        >>> import inducing as ig
+        >>> features = ig.features.Multiscale(Z=[[0.0], [1.0]], widths=[[0.1], [2.0]])
+        >>> features.Kuu(ig.kernels.SquaredExponential(), 0.0).diagonal().round(4).tolist()      # (1 + 2s²)^−½
+        [0.9901, 0.3333]
     """
 
     Z: Float[Array, "M D"] = real()
@@ -36,7 +46,9 @@ class Multiscale(AbstractFeatures):
     uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
-        if getattr(self.Z, "ndim", 2) != 2 or getattr(self.widths, "shape", self.Z.shape) != self.Z.shape:
+        if not eqx.is_array(self.Z) or not eqx.is_array(self.widths):
+            return
+        if self.Z.ndim != 2 or self.widths.shape != self.Z.shape:
             raise ValueError(
                 f"Multiscale: Z and widths must both be [M, D], got {list(self.Z.shape)} and {list(self.widths.shape)}."
             )

@@ -1,7 +1,8 @@
-"""Inducing points: u[m] = f(Z_m)."""
+"""Inducing points: values of the function."""
 
 from typing import ClassVar
 
+import equinox as eqx
 from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures, check_columns
@@ -10,14 +11,20 @@ from inducing.parameters import real
 
 
 class InducingPoints(AbstractFeatures):
-    """Function values at M inputs Z [M, D]: u[m] = f(Z_m) (section 2.2; Dirac features in section 2.3).
+    """Inducing points, the values of the function at M inputs (section 2.2; Dirac features in section 2.3).
 
-        Kuu[m, n] = k(Z_m, Z_n),    Kuf[m](x) = k(Z_m, x)
+        u[m] = f(Z_m),    Kuu[m, n] = k(Z_m, Z_n),    Kuf[m](x) = k(Z_m, x)
 
-    >>> import jax.numpy as jnp
-    >>> import inducing as ig
-    >>> ig.features.InducingPoints([[0.0], [1.0]]).Kuf(ig.kernels.SquaredExponential(), jnp.zeros((3, 1))).shape
-    (2, 3)
+    Args:
+        Z: the inducing inputs [M, D], which are trained.
+
+    Raises:
+        ValueError: if Z is not a matrix or has no rows.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> ig.features.InducingPoints([[0.0], [1.0]]).Kuf(ig.kernels.SquaredExponential(), jnp.zeros((3, 1))).shape
+        (2, 3)
     """
 
     Z: Float[Array, "M D"] = real()
@@ -25,12 +32,14 @@ class InducingPoints(AbstractFeatures):
     uses_kernel: ClassVar[bool] = False
 
     def __check_init__(self):
-        if getattr(self.Z, "ndim", 2) != 2:
+        if not eqx.is_array(self.Z):
+            return
+        if self.Z.ndim != 2:
             raise ValueError(
-                f"Z must be [M, D], one inducing input a row, got shape {tuple(self.Z.shape)}; for one dimension pass "
-                "Z[:, None]."
+                f"Z must be [M, D], one inducing input per row, got shape {tuple(self.Z.shape)}; for one dimension "
+                "pass Z[:, None]."
             )
-        if getattr(self.Z, "shape", (1,))[0] == 0:
+        if self.Z.shape[0] == 0:
             raise ValueError(f"Z has no rows, shape {tuple(self.Z.shape)}; pass at least one inducing input.")
 
     @property

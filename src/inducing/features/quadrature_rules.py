@@ -1,4 +1,4 @@
-"""Nodes and weights of the integrals that define features: constants, computed once in NumPy."""
+"""Nodes and weights of the integrals that define features, computed once in NumPy."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -40,10 +40,10 @@ def gauss_hermite(num: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def gaussian_grid(num: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of expectations under N(0, 1) at equal steps over about ±reach, exact up to third powers.
+    """Nodes and weights of expectations under N(0, 1), at equal steps over about ±reach, exact up to third powers.
 
-    For rough functions: they resolve whatever is longer than two steps, everywhere, where Gauss–Hermite spends its
-    nodes in the tails.
+    They suit rough functions: they resolve everything longer than two steps, while Gauss–Hermite quadrature spends many
+    of its nodes in the tails.
 
     >>> x, w = gaussian_grid(32, 4.5)
     >>> round(float(np.sum(w * x**2)), 12), bool(abs(np.sum(w * np.cos(9.0 * x))) < 1e-4)      # exp(−40.5)
@@ -67,7 +67,7 @@ def tensor(nodes: np.ndarray, weights: np.ndarray, dim: int) -> tuple[np.ndarray
 
 
 def check_nodes(sizes: Sequence[int]) -> None:
-    """Grids without nodes, or beyond `MOST_NODES` of them, are refused before they are made.
+    """Raise a ValueError for a grid without nodes or with more than `MOST_NODES`, before it is made.
 
     >>> check_nodes([1000, 1000, 1000])
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Spherical harmonics: eigenfeatures of kernels of directions (Dutordoir, Durrande & Hensman 2020)."""
+"""Spherical harmonics, the eigenfeatures of zonal kernels (Dutordoir, Durrande & Hensman 2020)."""
 
 import functools
 import math
@@ -20,23 +20,31 @@ from inducing.parameters import as_whole
 
 
 class SphericalHarmonics(AbstractFeatures):
-    """Integrals over directions against spherical harmonics Y_ℓk of some `degrees` ℓ, in `dim` columns (2 to 9).
+    """Integrals over directions against spherical harmonics Y_ℓk.
 
         u[ℓk] = ∫ f(x̂/w) Y_ℓk(x̂) dx̂ over the unit sphere (of area one),   w the kernel's `scale`
         Kuf[ℓk](x) = a_ℓ |wx|ⁿ Y_ℓk(x̂),    Kuu = diag(a_ℓ),    a_ℓ = ∫ g(θ) P_ℓ(cos θ) dθ̂   (Funk–Hecke)
 
-    for the zonal kernels `Spherical` (Matérn and other stationary profiles) and `SphericalArcCosine`. `degrees` is the
-    highest one, or a sequence of them: the ReLU kernel (order 1) has a_ℓ = 0 for odd ℓ ≥ 3, so give it [0, 1, 2, 4, …].
+    They are for zonal kernels: `Spherical` and `SphericalArcCosine`. To use them for data in ℝᵈ, map these to the
+    sphere in dim = d + 1 columns with `kernels.with_bias`.
 
-    Data of ℝᵈ are brought to the sphere in dim = d + 1 columns by `kernels.with_bias`. `apply`, which draws and means
-    (in u coordinates) need, is a product rule up to 4 columns, with errors below 1e-4 of f's standard deviation, and
-    quasi-Monte Carlo beyond: 16384 directions, with errors below 1e-2 in each feature and typically of 1e-3.
+    Draws, and means in coordinates "u", need `apply`. It uses a product rule up to 4 columns, with errors below 1e-4 of
+    f's standard deviation, and quasi-Monte Carlo with 16384 directions beyond, with errors below 1e-2.
 
-    >>> import jax.numpy as jnp, inducing as ig
-    >>> features = ig.features.SphericalHarmonics(dim=3, degrees=4)
-    >>> k = ig.kernels.Spherical(ig.kernels.Matern52())
-    >>> features.num_features, features.Kuf(k, ig.kernels.with_bias(jnp.zeros((5, 2)))).shape
-    (25, (25, 5))
+    Args:
+        dim: the number of columns, including the bias, from 2 to 9.
+        degrees: the degrees ℓ, as a sequence of integers, or the highest one. The kernel of rectified linear units
+            (order 1) has a_ℓ = 0 for odd ℓ ≥ 3, so use [0, 1, 2, 4, …] for it.
+
+    Raises:
+        ValueError: if `dim` or `degrees` are out of range, or if there are more than 5000 features.
+
+    Examples:
+        >>> import jax.numpy as jnp, inducing as ig
+        >>> features = ig.features.SphericalHarmonics(dim=3, degrees=4)
+        >>> k = ig.kernels.Spherical(ig.kernels.Matern52())
+        >>> features.num_features, features.Kuf(k, ig.kernels.with_bias(jnp.zeros((5, 2)))).shape
+        (25, (25, 5))
     """
 
     dim: int = eqx.field(static=True)
@@ -67,7 +75,17 @@ class SphericalHarmonics(AbstractFeatures):
         return self.dim
 
     def spectrum(self, kernel: Any) -> Float[Array, " M"]:
-        """a_ℓ for each feature."""
+        """The eigenvalues of the kernel.
+
+        Args:
+            kernel: a zonal kernel.
+
+        Returns:
+            a_ℓ for each feature [M].
+
+        Raises:
+            TypeError: if the kernel is not zonal.
+        """
         if not isinstance(kernel, AbstractZonal):
             refuse(
                 self,
@@ -76,9 +94,9 @@ class SphericalHarmonics(AbstractFeatures):
                 "use kernels.Spherical(kernels.Matern32()) or kernels.SphericalArcCosine(1) on kernels.with_bias(X)",
             )
         t, w = gauss_legendre(16, max(self.degrees) // 2 + 8)
-        theta = math.pi * t**3  # most nodes where short lengthscales have all of g
+        theta = math.pi * t**3  # most nodes at small angles, where g is concentrated if lengthscales are short
         weights = w * t**2 * np.sin(theta) ** (self.dim - 2)
-        weights = weights / weights.sum()  # the angle between two random directions
+        weights = weights / weights.sum()  # the distribution of the angle between two random directions
         P = legendre(self.dim, max(self.degrees), np.cos(theta))[np.array(self.degrees)]
         g = kernel.angular(jnp.asarray(4.0 * np.sin(0.5 * theta) ** 2, kernel.scale.dtype))
         a = jnp.asarray(P * weights[None, :], g.dtype) @ g
@@ -86,12 +104,19 @@ class SphericalHarmonics(AbstractFeatures):
         return jnp.repeat(jnp.maximum(a, floor), np.array([count(self.dim, d) for d in self.degrees]))
 
     def harmonics(self, U: Float[Array, "N E"]) -> Float[Array, "N M"]:
-        """Y_ℓk at unit vectors, orthonormal under the uniform distribution of directions."""
+        """The spherical harmonics, which are orthonormal under the uniform distribution of directions.
+
+        Args:
+            U: unit vectors [N, dim].
+
+        Returns:
+            Y_ℓk at U [N, M].
+        """
         return _harmonics(self.dim, self.degrees, U, lambda a: jnp.asarray(a, U.dtype), jnp)
 
     def apply(self, f, kernel=None):
         a = self.spectrum(kernel)
-        assert isinstance(kernel, AbstractZonal)  # others were refused
+        assert isinstance(kernel, AbstractZonal)  # `spectrum` refuses others
         U, Y = _weighted_harmonics(self.dim, self.degrees)
         U = jnp.asarray(U, a.dtype)
         return jnp.tensordot(jnp.asarray(Y.T, a.dtype), f(U / jnp.broadcast_to(kernel.scale, U.shape)), 1)
@@ -107,7 +132,7 @@ class SphericalHarmonics(AbstractFeatures):
 
 
 def count(dim: int, degree: int) -> int:
-    """How many harmonics of a degree there are on the sphere in ℝ^dim.
+    """The number of spherical harmonics of a degree in ℝ^dim.
 
     >>> [count(3, d) for d in range(4)], [count(2, d) for d in range(3)]
     ([1, 3, 5, 7], [1, 2, 2])
@@ -133,7 +158,8 @@ def legendre(dim: int, degree: int, t: Any) -> list | np.ndarray:
 def fundamental_system(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Directions V [K, dim] and L⁻¹, L Lᵀ = K P_ℓ(V Vᵀ): Y = L⁻¹ K P_ℓ(V x̂) is orthonormal (addition theorem).
 
-    The directions are chosen one by one, each where the harmonics vary most given those before (pivoted Cholesky).
+    The directions are chosen one by one, each where the conditional variance of the harmonics is largest (pivoted
+    Cholesky).
     """
     K = count(dim, degree)
     if degree == 0:
@@ -164,7 +190,7 @@ def _harmonics(dim: int, degrees: tuple[int, ...], U: Any, constant: Any, numpy:
 
 @functools.cache
 def _weighted_harmonics(dim: int, degrees: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The directions of `sphere_rule`, and Y_ℓk there times the weights; in NumPy, so that no compiler folds them."""
+    """The directions of `sphere_rule`, and Y_ℓk there times the weights; in NumPy, so that XLA need not fold them."""
     U, w = sphere_rule(dim, max(degrees))
     return U, _harmonics(dim, degrees, U, np.asarray, np) * w[:, None]
 
@@ -173,8 +199,8 @@ def _weighted_harmonics(dim: int, degrees: tuple[int, ...]) -> tuple[np.ndarray,
 def sphere_rule(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Directions and weights of integrals over the unit sphere (weights sum to one).
 
-    A product rule in spherical coordinates up to 4 columns; beyond, directions of a scrambled Sobol sequence and their
-    opposites.
+    Up to 4 columns this is a product rule in spherical coordinates; beyond, the directions come from a scrambled Sobol
+    sequence and its mirror image.
     """
     if dim > 4:
         points, w = qmc_rule(dim, 16384)

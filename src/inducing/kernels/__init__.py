@@ -13,6 +13,10 @@ from inducing.kernels.coregion import Coregion as Coregion
 from inducing.kernels.dot_product import ArcCosine as ArcCosine
 from inducing.kernels.dot_product import Linear as Linear
 from inducing.kernels.dot_product import Polynomial as Polynomial
+from inducing.kernels.forms import GaussianForm as GaussianForm
+from inducing.kernels.forms import LaplacianBasis as LaplacianBasis
+from inducing.kernels.forms import MaternForm as MaternForm
+from inducing.kernels.forms import PsiStatistics as PsiStatistics
 from inducing.kernels.hilbert_space import HilbertSpace as HilbertSpace
 from inducing.kernels.periodic import Cosine as Cosine
 from inducing.kernels.periodic import Periodic as Periodic

@@ -410,7 +410,7 @@ class ChangePoint(AbstractKernel):
 
     def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:
         units = _from_all(self.kernels, lambda kernel: kernel.units(x))
-        return [*units, (self.locations, column_spread(x)[self.dim])] if self.dim < x.shape[1] else units
+        return [*units, (self.locations, np.asarray(column_spread(x)[self.dim]))] if self.dim < x.shape[1] else units
 
     def amplitude(self) -> list[tuple[Array, float]]:
         return _amplitude_of_sum(self.kernels)
