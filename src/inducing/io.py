@@ -1,4 +1,4 @@
-"""Models on disk: the arrays of a model in one NumPy archive, by their names; what pickles and copies need."""
+"""Model files: the arrays of a model in a NumPy archive, by name. Also how functions in models are pickled."""
 
 import copyreg
 import dataclasses
@@ -20,21 +20,32 @@ M = TypeVar("M")
 
 
 def save(path: str | os.PathLike, model: eqx.Module) -> None:
-    """Write all arrays of `model` (or of any part of one) to the file `path`, a NumPy archive without pickles.
+    """Write all arrays of a model, or of any part of one, to a file.
 
-    Arrays are named by their place (`.layers[0].prior.kernel.lengthscale`), so that `numpy.load` reads them too. Of the
-    model's structure only the kinds of its parts are written: `load` takes it from a model that was built in the same
-    way, and compares. (Models can also be pickled, if all functions in them have names; an `eqx.nn.MLP` of yours needs
-    `final_activation=jax.nn.identity`, since Equinox's default has none.)
+    The file is a NumPy archive without pickles. Arrays are named by their place in the model, such as
+    `.layers[0].prior.kernel.lengthscale`, so `numpy.load` reads them too. The file does not hold the structure of the
+    model, only the kinds of its parts. `load` takes the structure from a model that was built in the same way, and
+    compares the kinds.
 
-    >>> import os, tempfile
-    >>> import inducing as ig
-    >>> kernel = ig.kernels.Matern52(lengthscale=2.0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ig.save(os.path.join(folder, "kernel.npz"), kernel)
-    ...     again = ig.load(os.path.join(folder, "kernel.npz"), ig.kernels.Matern52())
-    >>> float(again.lengthscale)
-    2.0
+    Models can also be pickled if all functions in them have names. An `eqx.nn.MLP` then needs
+    `final_activation=jax.nn.identity`, because Equinox's default is a lambda.
+
+    Args:
+        path: the file to write.
+        model: an `ig.Model`, or any part of one.
+
+    Raises:
+        TypeError: if `model` is not an Equinox module, for example the result of `fit`.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import inducing as ig
+        >>> kernel = ig.kernels.Matern52(lengthscale=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ig.save(os.path.join(folder, "kernel.npz"), kernel)
+        ...     again = ig.load(os.path.join(folder, "kernel.npz"), ig.kernels.Matern52())
+        >>> float(again.lengthscale)
+        2.0
     """
     if not isinstance(model, eqx.Module):
         raise TypeError(f"model must be an ig.Model or a part of one, got {type(model).__name__}; save result.model.")
@@ -46,53 +57,41 @@ def save(path: str | os.PathLike, model: eqx.Module) -> None:
 
 
 def load(path: str | os.PathLike, like: M) -> M:
-    """The model `like`, with its arrays read from the file `path` that `save` wrote.
+    """Read a model from a file that `save` wrote.
 
-    `like` gives the structure: the same layers, kernels, features and likelihood, with arrays of the same shapes,
-    whatever their values; only the root of q(u) may have any of its forms. Arrays keep the dtype of the file, and those
-    in float64 are refused where JAX computes in float32. What is tied in `like` is tied again.
+    Arrays keep the dtype of the file. Parameters that are tied in `like` are tied in the result.
 
-    >>> import os, tempfile
-    >>> import inducing as ig
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "model.npz")
-    ...     ig.save(path, ig.means.Constant(3.0))
-    ...     print(float(ig.load(path, ig.means.Constant(0.0)).value))
-    3.0
+    Args:
+        path: the file to read.
+        like: a model with the structure of the saved one: the same layers, kernels, features and likelihood, with
+            arrays of the same shapes. Their values do not matter, and the root of q(u) may have any of its forms.
+
+    Returns:
+        The model `like` with the arrays of the file.
+
+    Raises:
+        TypeError: if `like` is not an Equinox module.
+        ValueError: if the file is not one of `save`, holds a model of another structure, or is in float64 while JAX
+            computes in float32.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import inducing as ig
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.npz")
+        ...     ig.save(path, ig.means.Constant(3.0))
+        ...     print(float(ig.load(path, ig.means.Constant(0.0)).value))
+        3.0
     """
     if not isinstance(like, eqx.Module):
         raise TypeError(
             f"like must be a model, or a part of one, built as the saved one was, got {type(like).__name__}; of a fit, "
             "pass result.model."
         )
-    try:
-        with open(path, "rb") as archive, np.lib.npyio.NpzFile(archive, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, RuntimeError) as error:
-        raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
-    if (written := str(found.pop("format", "none"))) != FORMAT:
-        raise ValueError(f"{os.fspath(path)} is no file of this version's ig.save: format {written}, not {FORMAT}.")
-    kinds = json.loads(str(found.pop("structure", "{}")))
+    found, kinds = _read(path)
     like = _with_roots(like, found)
     names, leaves, rebuild = _named(like)
-    if set(names) != set(found):
-        lacks, extra = sorted(set(names) - set(found)), sorted(set(found) - set(names))
-        raise ValueError(
-            f"{os.fspath(path)} holds a model of another structure: "
-            + "; ".join([f"it lacks {name}" for name in lacks[:3]] + [f"it has {name}" for name in extra[:3]])
-            + ". Build `like` as the saved model was built."
-        )
-    for name, leaf in zip(names, leaves, strict=True):
-        if found[name].shape != leaf.shape:
-            raise ValueError(
-                f"{name} has shape {list(found[name].shape)} in {os.fspath(path)} and {list(leaf.shape)} in `like`; "
-                "build `like` with as many features and dimensions as the saved model."
-            )
-    if jnp.result_type(float) != jnp.float64 and any(array.dtype == np.float64 for array in found.values()):
-        raise ValueError(
-            f"{os.fspath(path)} holds a model in float64, but JAX computes in float32; call "
-            'jax.config.update("jax_enable_x64", True) at the start.'
-        )
+    _check_names(path, names, leaves, found)
     for place, kind in _kinds(like).items():
         if (saved := kinds.get(place)) != kind:
             raise ValueError(
@@ -111,9 +110,44 @@ def load(path: str | os.PathLike, like: M) -> M:
     return rebuild([arrays[first[id(leaf)]] for leaf in leaves])
 
 
+def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays in a file by their names, and the kinds of the parts that hold them."""
+    try:
+        with open(path, "rb") as archive, np.lib.npyio.NpzFile(archive, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, RuntimeError) as error:
+        raise ValueError(f"{os.fspath(path)} is no file of ig.save: {error}") from error
+    if (written := str(found.pop("format", "none"))) != FORMAT:
+        raise ValueError(f"{os.fspath(path)} is no file of this version's ig.save: format {written}, not {FORMAT}.")
+    return found, json.loads(str(found.pop("structure", "{}")))
+
+
+def _check_names(path: str | os.PathLike, names: list[str], leaves: list, found: dict[str, np.ndarray]) -> None:
+    """Raise a ValueError if the arrays of a file are not those of `like`, by name, shape and dtype."""
+    if set(names) != set(found):
+        lacks, extra = sorted(set(names) - set(found)), sorted(set(found) - set(names))
+        raise ValueError(
+            f"{os.fspath(path)} holds a model of another structure: "
+            + "; ".join([f"it lacks {name}" for name in lacks[:3]] + [f"it has {name}" for name in extra[:3]])
+            + ". Build `like` as the saved model was built."
+        )
+    for name, leaf in zip(names, leaves, strict=True):
+        if found[name].shape != leaf.shape:
+            raise ValueError(
+                f"{name} has shape {list(found[name].shape)} in {os.fspath(path)} and {list(leaf.shape)} in `like`; "
+                "build `like` with as many features and dimensions as the saved model."
+            )
+    if jnp.result_type(float) != jnp.float64 and any(array.dtype == np.float64 for array in found.values()):
+        raise ValueError(
+            f"{os.fspath(path)} holds a model in float64, but JAX computes in float32; call "
+            'jax.config.update("jax_enable_x64", True) at the start.'
+        )
+
+
 def _with_roots(model: M, found: dict[str, np.ndarray]) -> M:
     """The model with roots of q(u) in the forms of the file: full, diagonal, or coupled, as `collapse` makes them."""
 
+    # The class matters here: only a SparseGP may hold its root in several forms, and this looks for it at any depth.
     def one(path, node):
         if not isinstance(node, SparseGP) or isinstance(node.root, tuple):
             return node

@@ -32,7 +32,7 @@ def question(method: F) -> F:
 
     Classes are abstract or final: a subclass never overrides an implemented method. Questions are the exception. They
     ask a part about itself ("are your outputs correlated?"), and the default answer is always safe: it refuses, or says
-    that the answer is unknown. A part that knows better overrides it. Below `@property` it marks a property.
+    that the answer is unknown. A part that knows better overrides it. For a property, put it below `@property`.
 
     Args:
         method: the method to mark.
@@ -40,12 +40,13 @@ def question(method: F) -> F:
     Returns:
         The same method.
 
-    >>> class AbstractShape(Module):
-    ...     @question
-    ...     def area(self):
-    ...         return None
-    >>> AbstractShape.area.is_question
-    True
+    Examples:
+        >>> class AbstractShape(Module):
+        ...     @question
+        ...     def area(self):
+        ...         return None
+        >>> AbstractShape.area.is_question
+        True
     """
     setattr(method, "is_question", True)  # noqa: B010 — functions have no such attribute in the eyes of type checkers
     return method
@@ -54,12 +55,16 @@ def question(method: F) -> F:
 class Start(NamedTuple):
     """A starting value: what the data say that a parameter should be before training.
 
-    `leaf` is the array in the model, recognised by identity; `value` is its starting value, which broadcasts to the
-    shape of `leaf`; `far` says that the present value is so far from it (a factor of a thousand) that it must be in
-    other units. `fit` replaces defaults and what is far off, and keeps other values.
+    `fit` replaces values that are still the default, or that are far off, and keeps all others.
 
-    >>> Start(jnp.ones(()), 3.0, far=False).value
-    3.0
+    Attributes:
+        leaf: the array in the model, recognised by identity.
+        value: its starting value, which broadcasts to the shape of `leaf`.
+        far: whether the present value is off by more than a factor of a thousand, so that it must be in other units.
+
+    Examples:
+        >>> Start(jnp.ones(()), 3.0, far=False).value
+        3.0
     """
 
     leaf: Array
@@ -68,18 +73,24 @@ class Start(NamedTuple):
 
 
 FAR = 1e3
-"""A user's value that is off by more than this factor is taken for one in other units."""
+"""A value that is off by more than this factor is assumed to be in other units."""
 
 
 class Constraint(NamedTuple):
     """A set of allowed values and a smooth bijection of the real line onto it.
 
-    `forward` maps unconstrained to natural values and acts on trailing axes; `log_jacobian(x)` is
-    log |d forward / dx| at the unconstrained x, summed; `valid` judges concrete natural values. `inverse` is also given
-    NumPy arrays, of which it should make such: then a fit has nothing to compile for it.
+    Attributes:
+        name: the name of the set, for messages.
+        forward: maps unconstrained to natural values; acts on trailing axes.
+        inverse: maps natural to unconstrained values. For NumPy arrays it should return NumPy arrays, so that nothing
+            is compiled before a fit.
+        log_jacobian: log |d forward / dx| at the unconstrained x, summed.
+        valid: whether concrete natural values are allowed.
+        cure: what to do about a value that is not, for messages.
 
-    >>> POSITIVE.name, float(POSITIVE.forward(jnp.zeros(()))), POSITIVE.valid(np.array(-1.0))
-    ('positive', 1.0, False)
+    Examples:
+        >>> POSITIVE.name, float(POSITIVE.forward(jnp.zeros(()))), POSITIVE.valid(np.array(-1.0))
+        ('positive', 1.0, False)
     """
 
     name: str
@@ -157,10 +168,21 @@ FIXED = Constraint("fixed", lambda x: x, lambda x: x, _zero, lambda v: True, "")
 
 
 def at_least_one(name: str, value: Any) -> int:
-    """A whole number from 1, or an error that names it.
+    """Check that a value is a whole number from 1.
 
-    >>> at_least_one("num", 3)
-    3
+    Args:
+        name: the name of the argument, for the message.
+        value: its value.
+
+    Returns:
+        The value as an int.
+
+    Raises:
+        ValueError: if it is not a whole number from 1.
+
+    Examples:
+        >>> at_least_one("num", 3)
+        3
     """
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -168,11 +190,18 @@ def at_least_one(name: str, value: Any) -> int:
 
 
 def as_whole(value: Any) -> Any:
-    """A whole number of any kind as an int; other values as they are, for `__check_init__` to refuse.
+    """Convert a whole number of any type to an int.
 
-    >>> import numpy as np
-    >>> as_whole(np.int64(3)), as_whole(2.5)
-    (3, 2.5)
+    Args:
+        value: the number.
+
+    Returns:
+        An int, or the value itself if it is not a whole number, for `__check_init__` to refuse.
+
+    Examples:
+        >>> import numpy as np
+        >>> as_whole(np.int64(3)), as_whole(2.5)
+        (3, 2.5)
     """
     try:
         return operator.index(value)
@@ -181,12 +210,22 @@ def as_whole(value: Any) -> Any:
 
 
 def as_key(key: Any) -> Array:
-    """A JAX key: the one given, or key 0 for None; anything else, such as a seed, gets an error with the cure.
+    """Check that a value is a random key.
 
-    >>> as_key(3)
-    Traceback (most recent call last):
-        ...
-    TypeError: key must be a random key such as jax.random.key(0), got 3.
+    Args:
+        key: a JAX key, or None for key 0.
+
+    Returns:
+        The key.
+
+    Raises:
+        TypeError: if it is something else, such as a seed.
+
+    Examples:
+        >>> as_key(3)
+        Traceback (most recent call last):
+            ...
+        TypeError: key must be a random key such as jax.random.key(0), got 3.
     """
     if key is not None and not isinstance(key, jax.Array | np.ndarray):
         raise TypeError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
@@ -194,30 +233,46 @@ def as_key(key: Any) -> Array:
 
 
 def as_float_array(value: Any) -> Any:
-    """A fresh floating-point JAX array of `value`; float arrays keep their dtype, all else takes JAX's default.
+    """Convert a parameter to a new floating-point JAX array.
 
-    The copy matters: two modules built from one array are independent, while one *module* used in two
-    places shares its arrays, which is how tying is recognised. Anything that is no number passes through,
-    so that pytrees of placeholders can be built; but not lists of text or with rows of different lengths. A tuple of
-    matrices stays one, also where they would stack.
+    Float arrays keep their dtype; everything else takes JAX's default. The array is always copied: two modules built
+    from one array are independent, while one *module* used in two places shares its arrays, which is how tying is
+    recognised. Values that are not numbers pass through, so that trees of placeholders can be built. A tuple of
+    matrices stays a tuple.
 
-    >>> as_float_array(2).dtype == jnp.zeros(()).dtype
-    True
+    Args:
+        value: anything array-like.
+
+    Returns:
+        The array, or `value` itself if it is None, traced, or not numeric.
+
+    Raises:
+        TypeError: if `value` is a list of text, or has rows of different lengths.
+
+    Examples:
+        >>> as_float_array(2).dtype == jnp.zeros(()).dtype
+        True
     """
     if isinstance(value, jax.core.Tracer) or value is None:
         return value
     if isinstance(value, tuple) and value and all(getattr(v, "ndim", 0) >= 2 for v in value):
         return tuple(as_float_array(v) for v in value)
-    dtype = getattr(value, "dtype", None)
+    dtype = getattr(value, "dtype", None)  # arrays of any library have `ndim` and `dtype`
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
         return own_array(value, dtype)
     if dtype is not None and jnp.issubdtype(dtype, jnp.complexfloating):
-        return value  # which the check of parameters refuses
-    plain = all(isinstance(v, int | float) for v in jax.tree.leaves(value))
+        return value  # `Module` refuses it
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    """Numbers, nested lists of them and arrays of integers as a floating-point array; anything else as it is."""
+    leaves = jax.tree.leaves(value)
     try:
+        plain = all(isinstance(v, int | float) for v in leaves)
         return own_array(value, float) if plain else jnp.array(value, dtype=float)
     except (TypeError, ValueError):
-        if isinstance(value, list | tuple) and any(isinstance(v, str | float | int) for v in jax.tree.leaves(value)):
+        if isinstance(value, list | tuple) and any(isinstance(v, str | float | int) for v in leaves):
             raise TypeError(f"an array of numbers is needed, in rows of equal length; got {value!r}.") from None
         return value
 
@@ -229,70 +284,123 @@ def _field(constraint: Constraint, default: Any, allowed: Constraint | None = No
 
 
 def real(default: Any = dataclasses.MISSING) -> Any:
-    """A field of any finite real values, trained.
+    """Declare a field of finite real numbers that are trained.
 
-    >>> class Offset(Module):
-    ...     value: Array = real(0.0)
-    >>> Offset().value.tolist()
-    0.0
+    Training uses the values as they are.
+
+    Args:
+        default: the default value of the field. Without one, the argument is required.
+
+    Returns:
+        A dataclass field for a class derived from `Module`.
+
+    Examples:
+        >>> class Offset(Module):
+        ...     value: Array = real(0.0)
+        >>> Offset().value.tolist()
+        0.0
     """
     return _field(REAL, default)
 
 
 def positive(default: Any = dataclasses.MISSING) -> Any:
-    """A field of values > 0, trained through their logarithm (so training is equivariant to scale).
+    """Declare a field of positive numbers that are trained.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> round(float(unconstrain(Scale(2.0)).size), 4)                                     # log 2
-    0.6931
+    Training uses their logarithm, so that it is equivariant to scale.
+
+    Args:
+        default: the default value of the field. Without one, the argument is required.
+
+    Returns:
+        A dataclass field for a class derived from `Module`.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> round(float(unconstrain(Scale(2.0)).size), 4)                                     # log 2
+        0.6931
     """
     return _field(POSITIVE, default)
 
 
 def unit_interval(default: Any = dataclasses.MISSING) -> Any:
-    """A field of values in (0, 1), trained through their logit.
+    """Declare a field of numbers in (0, 1) that are trained.
 
-    >>> class Share(Module):
-    ...     p: Array = unit_interval(0.5)
-    >>> round(float(unconstrain(Share(0.75)).p), 4)                                       # log 3
-    1.0986
+    Training uses their logit.
+
+    Args:
+        default: the default value of the field. Without one, the argument is required.
+
+    Returns:
+        A dataclass field for a class derived from `Module`.
+
+    Examples:
+        >>> class Share(Module):
+        ...     p: Array = unit_interval(0.5)
+        >>> round(float(unconstrain(Share(0.75)).p), 4)                                       # log 3
+        1.0986
     """
     return _field(UNIT_INTERVAL, default)
 
 
 def ordered(default: Any = dataclasses.MISSING) -> Any:
-    """A field whose last axis increases strictly, trained through the logarithms of its steps.
+    """Declare a field whose last axis is strictly increasing, and that is trained.
 
-    >>> class Cuts(Module):
-    ...     at: Array = ordered()
-    >>> unconstrain(Cuts([-1.0, 0.0, 1.0])).at.tolist()
-    [-1.0, 0.0, 0.0]
+    Training uses the first value and the logarithms of the steps.
+
+    Args:
+        default: the default value of the field. Without one, the argument is required.
+
+    Returns:
+        A dataclass field for a class derived from `Module`.
+
+    Examples:
+        >>> class Cuts(Module):
+        ...     at: Array = ordered()
+        >>> unconstrain(Cuts([-1.0, 0.0, 1.0])).at.tolist()
+        [-1.0, 0.0, 0.0]
     """
     return _field(ORDERED, default)
 
 
 def lower_triangular(default: Any = dataclasses.MISSING) -> Any:
-    """A field of lower-triangular matrices (or vectors, when not square), trained entry by entry.
+    """Declare a field of lower-triangular matrices that are trained.
 
-    >>> class Root(Module):
-    ...     value: Array = lower_triangular()
-    >>> Root([[1.0, 2.0], [0.0, 1.0]])
-    Traceback (most recent call last):
-        ...
-    ValueError: Root.value must be lower triangular, got [[1., 2.],
-     [0., 1.]]; pass the lower Cholesky factor.
+    Arrays that are not square, such as the diagonal of a matrix, may have any finite values.
+
+    Args:
+        default: the default value of the field. Without one, the argument is required.
+
+    Returns:
+        A dataclass field for a class derived from `Module`.
+
+    Examples:
+        >>> class Root(Module):
+        ...     value: Array = lower_triangular()
+        >>> Root([[1.0, 2.0], [0.0, 1.0]])
+        Traceback (most recent call last):
+            ...
+        ValueError: Root.value must be lower triangular, got [[1., 2.],
+         [0., 1.]]; pass the lower Cholesky factor.
     """
     return _field(LOWER_TRIANGULAR, default)
 
 
 def fixed(default: Any = dataclasses.MISSING, allowed: Constraint = FIXED) -> Any:
-    """A field of constants: never trained; `allowed` says what they may be, such as POSITIVE.
+    """Declare a field of constants that are never trained.
 
-    >>> class Known(Module):
-    ...     exposure: Array = fixed(1.0, POSITIVE)
-    >>> len(partition(Known()).free)
-    0
+    Args:
+        default: the default value of the field. Without one, the argument is required.
+        allowed: the values that are allowed, a `Constraint` such as `POSITIVE`.
+
+    Returns:
+        A dataclass field for a class derived from `Module`.
+
+    Examples:
+        >>> class Known(Module):
+        ...     exposure: Array = fixed(1.0, POSITIVE)
+        >>> len(partition(Known()).free)
+        0
     """
     return _field(FIXED, default, allowed)
 
@@ -300,12 +408,17 @@ def fixed(default: Any = dataclasses.MISSING, allowed: Constraint = FIXED) -> An
 class Module(eqx.Module):
     """An Equinox module that checks the values of its declared parameters when it is built.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> Scale(-1.0)
-    Traceback (most recent call last):
-        ...
-    ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
+    Raises:
+        ValueError: if a parameter has a value that its field does not allow.
+        TypeError: if a parameter is not numeric.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> Scale(-1.0)
+        Traceback (most recent call last):
+            ...
+        ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
     """
 
     def __check_init__(self):
@@ -367,12 +480,19 @@ def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared:
 
 
 def parameters(tree: PyTree) -> list[tuple[str, Array, Constraint]]:
-    """Every floating-point array of `tree` with its path and constraint, in pytree order.
+    """List every floating-point array of a module with its path and constraint.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> [(name, constraint.name) for name, _, constraint in parameters(Scale())]
-    [('.size', 'positive')]
+    Args:
+        tree: a model, or any part of one.
+
+    Returns:
+        Triples (path, array, constraint), in the order of the pytree's leaves.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> [(name, constraint.name) for name, _, constraint in parameters(Scale())]
+        [('.size', 'positive')]
     """
     return [
         (jtu.keystr(path), leaf, _constraint_at(tree, path))
@@ -382,14 +502,24 @@ def parameters(tree: PyTree) -> list[tuple[str, Array, Constraint]]:
 
 
 def check(tree: PyTree) -> None:
-    """Check every parameter against its constraint (`eqx.tree_at` bypasses the check at construction).
+    """Check every parameter against its constraint.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> check(eqx.tree_at(lambda s: s.size, Scale(), jnp.asarray(-1.0)))
-    Traceback (most recent call last):
-        ...
-    ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
+    Modules check their parameters when they are built, but `eqx.tree_at` bypasses that.
+
+    Args:
+        tree: a model, or any part of one.
+
+    Raises:
+        ValueError: if a parameter has a value that its field does not allow.
+        TypeError: if a Python number stands in the place of an array.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> check(eqx.tree_at(lambda s: s.size, Scale(), jnp.asarray(-1.0)))
+        Traceback (most recent call last):
+            ...
+        ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
     """
     for path, leaf in jtu.tree_leaves_with_path(tree):
         name = f"{type(tree).__name__}{jtu.keystr(path)}"
@@ -407,49 +537,80 @@ def _map(tree: PyTree, fn: Callable[[Constraint, Array], Array]) -> PyTree:
 
 
 def unconstrain(tree: PyTree) -> PyTree:
-    """Map each parameter of `tree` to the real line; the inverse of `constrain`.
+    """Map each parameter to the real line. The inverse of `constrain`.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> float(unconstrain(Scale(1.0)).size)
-    0.0
+    Args:
+        tree: a model, or any part of one, with natural values.
+
+    Returns:
+        The same tree with unconstrained values.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> float(unconstrain(Scale(1.0)).size)
+        0.0
     """
     return _map(tree, lambda c, leaf: c.inverse(leaf))
 
 
 def constrain(tree: PyTree) -> PyTree:
-    """Map each unconstrained parameter back to its natural value.
+    """Map each unconstrained parameter back to its natural value. The inverse of `unconstrain`.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> bool(constrain(unconstrain(Scale(3.0))).size == 3.0)
-    True
+    Args:
+        tree: a tree of unconstrained values, as `unconstrain` returns it.
+
+    Returns:
+        The same tree with natural values.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> bool(constrain(unconstrain(Scale(3.0))).size == 3.0)
+        True
     """
     return _map(tree, lambda c, leaf: c.forward(leaf))
 
 
 def log_jacobian(tree: PyTree) -> Float[Array, ""]:
-    """log |d constrain / dx| at an unconstrained tree: what turns a density of natural values into one of x.
+    """Compute log |d constrain / dx| at an unconstrained tree.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> round(float(log_jacobian(unconstrain(Scale(2.0)))), 4)                            # d eˣ/dx = eˣ = 2, log 2
-    0.6931
+    Added to a log density of natural values, it gives the log density of the unconstrained ones.
+
+    Args:
+        tree: a tree of unconstrained values, as `unconstrain` returns it.
+
+    Returns:
+        One number, the sum over all parameters.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> round(float(log_jacobian(unconstrain(Scale(2.0)))), 4)                        # d eˣ/dx = eˣ = 2, log 2
+        0.6931
     """
     return jnp.asarray(sum(c.log_jacobian(leaf) for _, leaf, c in parameters(tree)))
 
 
 class Partition(eqx.Module):
-    """A model split into the arrays that train (unconstrained, each once) and all the rest.
+    """A model split into the arrays that train (unconstrained, each once) and everything else.
 
-    An array that stands in several places of the model, because a module is used twice, is one entry of
-    `free`: the places stay tied.
+    An array that stands in several places of the model, because a module is used twice, is one entry of `free`, so that
+    the places stay tied.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> parts = partition(Scale(2.0))
-    >>> float(parts.replace(Scale(3.0)).model().size.round(6))
-    3.0
+    Attributes:
+        free: the unconstrained arrays that train.
+        rest: all other leaves.
+        treedef: the structure of the model.
+        slots: for each leaf of the model, whether it trains, and its position in `free` or `rest`.
+        constraints: the constraint of each array of `free`.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> parts = partition(Scale(2.0))
+        >>> float(parts.replace(Scale(3.0)).model().size.round(6))
+        3.0
     """
 
     free: list[Array]
@@ -496,13 +657,24 @@ def _unconstrained(leaf: Array, constraint: Constraint) -> Array:
 
 
 def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> Partition:
-    """Split a model for training; `freeze` names the parts that keep their values.
+    """Split a model into the arrays that train and the rest.
 
-    >>> class Scale(Module):
-    ...     size: Array = positive(1.0)
-    >>> one = Scale(2.0)
-    >>> len(partition((one, one)).free)      # one module in two places: tied
-    1
+    Args:
+        model: the model.
+        freeze: a function that returns the parts of the model that keep their values. By default, none.
+
+    Returns:
+        The partition. `partition(model).model()` is the model again.
+
+    Raises:
+        ValueError: if `freeze` returns something that is not part of the model.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0)
+        >>> one = Scale(2.0)
+        >>> len(partition((one, one)).free)      # one module in two places: tied
+        1
     """
     frozen = _frozen_ids(model, freeze)
     free: list[Array] = []
@@ -527,6 +699,17 @@ def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> P
 
 
 def dtype_of(*trees: PyTree) -> jnp.dtype:
-    """The floating-point dtype in which a model computes: that of its parameters, promoted."""
+    """Return the floating-point dtype in which a model computes: that of its parameters, promoted.
+
+    Args:
+        *trees: models, or parts of them.
+
+    Returns:
+        The dtype; JAX's default if there are no floating-point arrays.
+
+    Examples:
+        >>> str(dtype_of(jnp.zeros(2, "float32")))
+        'float32'
+    """
     dtypes: Iterable = {leaf.dtype for leaf in jax.tree.leaves(trees) if eqx.is_inexact_array(leaf)}
     return jnp.result_type(*dtypes) if dtypes else jnp.zeros(()).dtype

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inducing import likelihoods
+from inducing.likelihoods import AbstractLikelihood
 from inducing.report.summary import summary
 from inducing.training.deep_gp import deep_gp
 from inducing.training.fit import fit
@@ -59,35 +60,21 @@ def run(
     columns = _encoded(table, kinds, train)
     X = np.stack(list(columns.values()), axis=1)
     y, classes = _labels(table[target], target, train)
-    rows = {} if new is None else _read(new)
-    missing = [name for name in names if new is not None and name not in rows]
-    if missing:
-        raise ValueError(
-            f"{new} lacks the columns {', '.join(missing)} of {train}; add them, or leave them out (--drop)."
-        )
-    Xnew = X[:0] if new is None else np.stack(list(_encoded(rows, kinds, new).values()), axis=1)
-    if new is not None:
-        if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
-            raise ValueError(f"the predictions would overwrite {out}; give them a file of their own (--out).")
-        _check_writable(Path(out))
-    labelled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(y)))
-    held = np.sort(labelled[: int(np.ceil(HELD_OUT * len(labelled)))]) if new is None else labelled[:0]
-    kept = np.setdiff1d(np.arange(len(X)), held)
-    if len(np.unique(y[kept][~np.isnan(y[kept])])) < 2:  # no noise at all would explain them: a density without bound
+    rows, Xnew = ({}, X[:0]) if new is None else _read_new(new, kinds, train, out)
+    kept, held = _split(y, seed, hold_out=new is None)
+    if len(np.unique(y[kept][~np.isnan(y[kept])])) < 2:  # equal labels need no noise, and the density is unbounded
         raise ValueError(
             f"{train}: the target {target!r} has no two different values in the {len(kept)} rows to fit, of {len(X)} "
             "in all; give more rows."
         )
-    likelihood: Any = likelihoods.Bernoulli() if len(classes) == 2 else likelihoods.Gaussian()
-    if len(classes) > 2:
-        likelihood = likelihoods.Softmax(len(classes))
+    likelihood = _likelihood(classes)
     which = f" of {len(classes)} classes" if classes else ""
     print(f"{type(likelihood).__name__} likelihood{which}, inputs {', '.join(columns)}.", flush=True)
     model = deep_gp(
         X[kept],
         likelihood,
         num_layers=num_layers,
-        num_outputs=len(classes) if len(classes) > 2 else 1,
+        num_outputs=likelihood.num_latents(1),
         num_inducing=min(num_inducing, len(np.unique(X[kept], axis=0))),
     )
     result = fit(model, (X[kept], y[kept]), progress=progress, key=jax.random.key(seed))
@@ -97,6 +84,36 @@ def run(
     _write(out, rows, _columns(result.model, Xnew, target, classes))
     print(f"Predictions for {len(Xnew)} rows in {out}.")
     return {}
+
+
+def _read_new(
+    new: str | Path, kinds: dict[str, Any], train: str | Path, out: str | Path
+) -> tuple[dict[str, list[str]], np.ndarray]:
+    """The rows to predict, as text and as inputs; a ValueError if a column is missing or `out` is an input file."""
+    rows = _read(new)
+    missing = [name for name in kinds if name not in rows]
+    if missing:
+        raise ValueError(
+            f"{new} lacks the columns {', '.join(missing)} of {train}; add them, or leave them out (--drop)."
+        )
+    X = np.stack(list(_encoded(rows, kinds, new).values()), axis=1)
+    if Path(out).resolve() in (Path(train).resolve(), Path(new).resolve()):
+        raise ValueError(f"the predictions would overwrite {out}; give them a file of their own (--out).")
+    _check_writable(Path(out))
+    return rows, X
+
+
+def _split(y: np.ndarray, seed: int, *, hold_out: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The rows to fit, and a tenth of the rows with a label, held out for scores."""
+    labelled = np.random.default_rng(seed).permutation(np.flatnonzero(~np.isnan(y)))
+    held = np.sort(labelled[: int(np.ceil(HELD_OUT * len(labelled)))]) if hold_out else labelled[:0]
+    return np.setdiff1d(np.arange(len(y)), held), held
+
+
+def _likelihood(classes: list[str]) -> AbstractLikelihood:
+    if not classes:
+        return likelihoods.Gaussian()
+    return likelihoods.Bernoulli() if len(classes) == 2 else likelihoods.Softmax(len(classes))
 
 
 def _read(path: str | Path) -> dict[str, list[str]]:
@@ -208,19 +225,9 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
     """The target as numbers, NaN where missing, and its classes, if it has any."""
     cells = ["" if cell.strip().lower() in MISSING else cell.strip() for cell in cells]
     present = [cell for cell in cells if cell]
-    if not present:
-        raise ValueError(f"{path}: all cells of the target {target!r} are empty.")
-    comma = next((cell for cell in present if "," in cell and _number(cell.replace(",", "")) is not None), None)
-    if comma is not None:
-        raise ValueError(f"{path}: the target {target!r} has {comma!r}; {_cure(comma)}.")
     numbers = [_number(cell) for cell in present]
     words = sum(v is None for v in numbers)
-    if 0 < words < 0.5 * len(present):
-        word = next(cell for cell in present if _number(cell) is None)
-        raise ValueError(
-            f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} below the header among "
-            "numbers; empty that cell if the label is missing, or write all classes as words."
-        )
+    _check_target(cells, present, words, target, path)
     if not words and len(set(numbers)) != 2:
         return np.asarray([float(cell) if cell else np.nan for cell in cells]), []
     cells = cells if words else [np.format_float_positional(float(v), trim="-") if v else v for v in cells]
@@ -234,6 +241,21 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
         )
     code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
     return np.asarray([code[cell] for cell in cells]), classes
+
+
+def _check_target(cells: list[str], present: list[str], words: int, target: str, path: str | Path) -> None:
+    """Raise a ValueError if all labels are missing, if numbers have commas, or if some numbers are words."""
+    if not present:
+        raise ValueError(f"{path}: all cells of the target {target!r} are empty.")
+    comma = next((cell for cell in present if "," in cell and _number(cell.replace(",", "")) is not None), None)
+    if comma is not None:
+        raise ValueError(f"{path}: the target {target!r} has {comma!r}; {_cure(comma)}.")
+    if 0 < words < 0.5 * len(present):
+        word = next(cell for cell in present if _number(cell) is None)
+        raise ValueError(
+            f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} below the header among "
+            "numbers; empty that cell if the label is missing, or write all classes as words."
+        )
 
 
 def _names(target: str, classes: list[str]) -> list[str]:

@@ -177,6 +177,12 @@ class AbstractLayer(Module):
         """How many consecutive outputs are functionals of one function, so that labels of one of them are enough."""
         return 1
 
+    @property
+    @question
+    def inducing_inputs(self) -> Float[Array, "M D"] | None:
+        """The inducing inputs, for plots; None if there are none."""
+        return None
+
     @question
     def check_inputs(self, X: np.ndarray) -> None:
         """Raise a ValueError if the layer cannot take some value in X [N, D], such as an unknown category."""

@@ -378,6 +378,11 @@ class SparseGP(AbstractLayer):
     def start_inputs(self, x, data, seeds):
         return sparse_gp_start_inputs(self, x, seeds)
 
+    @property
+    def inducing_inputs(self) -> Float[Array, "M D"] | None:
+        first = self.features[0] if isinstance(self.features, tuple) else self.features
+        return first.locations if first.are_values else None
+
     def start_outputs(self, likelihood, x, y, width):
         return sparse_gp_start_outputs(self, likelihood, x, y, width)
 

@@ -156,6 +156,12 @@ class AbstractLikelihood(Module):
         """The number C of classes, if labels are the numbers 0, …, C − 1 of classes; else None."""
         return None
 
+    @property
+    @question
+    def adds_noise(self) -> bool:
+        """Whether a label is its latent value plus noise, so that plots show both on one axis. If in doubt, no."""
+        return False
+
     @question
     def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."] | None:
         """The noise variances, of `shape` [..., N, P], if y = f + ε with independent Gaussian ε; else None."""

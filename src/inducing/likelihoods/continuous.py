@@ -46,6 +46,10 @@ class StudentT(AbstractElementwise):
     scale: Float[Array, "*P"] = positive(1.0)
 
     @property
+    def adds_noise(self) -> bool:
+        return True
+
+    @property
     def supports(self) -> tuple[Support, ...]:
         return (REAL,)
 
@@ -89,6 +93,10 @@ class Laplace(AbstractLikelihood):
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
+
+    @property
+    def adds_noise(self) -> bool:
+        return True
 
     @property
     def joint(self) -> bool:

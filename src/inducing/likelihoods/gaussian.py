@@ -38,6 +38,10 @@ class Gaussian(AbstractLikelihood):
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
 
     @property
+    def adds_noise(self) -> bool:
+        return True
+
+    @property
     def joint(self) -> bool:
         return False
 

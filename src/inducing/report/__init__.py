@@ -1,4 +1,4 @@
-"""Pictures of models and fits, one call each; they need Matplotlib (`pip install inducing[plot]`)."""
+"""Plots of models and fits, one call each. They need Matplotlib (`pip install inducing[plot]`)."""
 
 from inducing.report.fits import plot_calibration as plot_calibration
 from inducing.report.fits import plot_history as plot_history

@@ -1,4 +1,4 @@
-"""How a fit went, and whether its probabilities can be trusted."""
+"""Plots of how a fit went, and of whether predicted probabilities are calibrated."""
 
 from typing import Any
 
@@ -12,15 +12,26 @@ from inducing.report.style import BLUE, GREY, ORANGE, axes_or_new
 
 
 def plot_history(result: Any, *, ax: Any = None) -> Any:
-    """The objective along a fit, with its running median where minibatches make it noisy.
+    """Plot the objective along a fit, with its running median where minibatches make it noisy.
 
-    The axis leaves out the first steep rise, so that the end can be judged. Returns the Matplotlib axes.
+    The vertical axis leaves out the steep rise at the start, so that the end can be judged.
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> data = ([0.0, 0.5, 1.0], [0.5, 0.4, 0.2])
-    >>> result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data, steps=3, progress=False)
-    >>> ax = ig.report.plot_history(result)
+    Args:
+        result: what `ig.fit` returns.
+        ax: Matplotlib axes to draw on. By default, those of a new figure.
+
+    Returns:
+        The Matplotlib axes.
+
+    Raises:
+        TypeError: if `result` is not an `ig.FitResult`.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> data = ([0.0, 0.5, 1.0], [0.5, 0.4, 0.2])
+        >>> result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data, steps=3, progress=False)
+        >>> ax = ig.report.plot_history(result)
     """
     if not hasattr(result, "history"):
         raise TypeError(f"result must be what ig.fit returns, an ig.FitResult, got {type(result).__name__}.")
@@ -44,17 +55,29 @@ def plot_history(result: Any, *, ax: Any = None) -> Any:
 
 
 def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
-    """Of the labels y, how many lie below each predicted quantile: the diagonal is perfect calibration.
+    """Plot the share of labels below each predicted quantile. The diagonal is perfect calibration.
 
-    Above it at the left or below it at the right, the predictions are too narrow; the grey band is where 95 % of
-    such curves would lie by chance, at each point, if the predictions were right. Of discrete labels, the
-    probability of the label itself is spread evenly: y lies below the level u by the share (u − P(<y)) / P(y), from 0
-    to 1, which is u on average, and varies less. Returns the Matplotlib axes.
+    If the curve lies above the diagonal at the left or below it at the right, the predictions are too narrow. The grey
+    band holds 95 % of such curves, at each point, if the predictions are right. For discrete labels the probability of
+    the label itself is spread evenly: y counts as below the level u by the share (u − P(<y)) / P(y), between 0 and 1.
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
-    >>> ax = ig.report.plot_calibration(pred, [0.1, -0.3])
+    Args:
+        pred: predictions of labels, `model.predict(X)`.
+        y: the labels at X, NaN where missing.
+        ax: Matplotlib axes to draw on. By default, those of a new figure.
+
+    Returns:
+        The Matplotlib axes.
+
+    Raises:
+        TypeError: if `pred` is not a prediction of labels.
+        ValueError: if every label is missing.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
+        >>> ax = ig.report.plot_calibration(pred, [0.1, -0.3])
     """
     if not isinstance(pred, Predictive | JointPredictive):
         raise TypeError(f"pred must be predictions of labels, model.predict(X), got {type(pred).__name__}.")

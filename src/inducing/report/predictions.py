@@ -1,4 +1,4 @@
-"""What a model says about new data."""
+"""Plots of predictions."""
 
 import numbers
 from typing import Any
@@ -25,17 +25,33 @@ def plot_posterior(
     key: jax.Array | None = None,
     ax: Any = None,
 ) -> Any:
-    """One output of a model with one-dimensional inputs: data, predictive mean and bands of y, q(f), and draws of it.
+    """Plot one output of a model with one-dimensional inputs: data, predictive mean, bands, and draws of f.
 
-    The light band holds the labels y with probability `level`, the dark one the function f (where y is f plus noise).
-    Of classes, the lines are the probability of each, and the data are dots above in the colour of their class. Ticks
-    at the foot are the inducing inputs. `X` are the inputs to evaluate at (by default the range of the data
-    and a little more); `draws` functions are drawn from `key`. Returns the Matplotlib axes.
+    The light band holds labels y with probability `level`, the dark one the function f (only where y is f plus noise).
+    For classification, lines show the probability of each class, and dots above them the data of that class. Ticks at
+    the bottom are the inducing inputs.
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
-    >>> ax = ig.report.plot_posterior(model, ([0.0, 1.0], [0.5, 0.2]), draws=0)
+    Args:
+        model: the model.
+        data: the data to show, an `ig.Data` or a pair (X, y).
+        X: the inputs at which to evaluate. By default, the range of the data and a little more.
+        output: the number of the output to show.
+        level: the probability of the bands.
+        draws: how many functions to draw from q(f).
+        key: the random key of the draws.
+        ax: Matplotlib axes to draw on. By default, those of a new figure.
+
+    Returns:
+        The Matplotlib axes.
+
+    Raises:
+        ValueError: if inputs have several columns, or if `output` or `draws` is out of range.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+        >>> ax = ig.report.plot_posterior(model, ([0.0, 1.0], [0.5, 0.2]), draws=0)
     """
     check_model(model)
     ax = axes_or_new(ax, (8.0, 4.0))
@@ -70,7 +86,7 @@ def _draw_numbers(
     """Bands and mean of one output, draws of its function, and the data."""
     lower, upper = (np.asarray(b)[:, output] for b in pred.interval(level))
     ax.fill_between(x, lower, upper, color=BLUE, alpha=0.16, lw=0, label=f"{level:.0%} of y")
-    if _is_signal(model):
+    if model.likelihood.adds_noise:
         post = model.posterior(x, samples=SAMPLES)
         low, high = (np.asarray(b)[:, output] for b in post.interval(level))
         ax.fill_between(x, low, high, color=BLUE, alpha=0.3, lw=0, label=f"{level:.0%} of f")
@@ -104,15 +120,28 @@ def _dots(number: int) -> dict[str, float]:
 
 
 def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: Any = None) -> Any:
-    """The map of a classifier with two-dimensional inputs: colour is the likeliest class, paleness doubt.
+    """Plot the map of a classifier with two-dimensional inputs.
 
-    Lines are where two classes are equally likely; crosses are the inducing inputs; dots are the data, in the colour
-    of their class. `size` is the number of points of the map along each axis. Returns the Matplotlib axes.
+    The colour is that of the likeliest class, paler where the model is less certain. Lines separate classes, crosses
+    are the inducing inputs, and dots are the data in the colour of their class.
 
-    >>> import inducing as ig
-    >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0, 0.0], [1.0, 1.0]]))
-    >>> model = ig.Model(gp, ig.likelihoods.Bernoulli())
-    >>> ax = ig.report.plot_classification(model, ([[0.0, 0.0], [1.0, 1.0]], [0, 1]), size=5)
+    Args:
+        model: a model with a classification likelihood.
+        data: the data to show, an `ig.Data` or a pair (X, y).
+        size: the number of points of the map along each axis.
+        ax: Matplotlib axes to draw on. By default, those of a new figure.
+
+    Returns:
+        The Matplotlib axes.
+
+    Raises:
+        ValueError: if inputs do not have two columns, or if the model has several outputs.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0, 0.0], [1.0, 1.0]]))
+        >>> model = ig.Model(gp, ig.likelihoods.Bernoulli())
+        >>> ax = ig.report.plot_classification(model, ([[0.0, 0.0], [1.0, 1.0]], [0, 1]), size=5)
     """
     check_model(model)
     ax = axes_or_new(ax, (5.6, 5.0))
@@ -169,11 +198,6 @@ def _grid(data: Any, X: Any, Z: np.ndarray | None) -> np.ndarray:
     low, high = float(known[0].min()), float(known[0].max())
     margin = 0.08 * (high - low) or 1.0
     return np.linspace(low - margin, high + margin, 400)
-
-
-def _is_signal(model: Any) -> bool:
-    """Whether y is f plus noise, so that both share an axis."""
-    return type(model.likelihood).__name__ in ("Gaussian", "StudentT", "Laplace")
 
 
 def _colours(num: int) -> np.ndarray:

@@ -1,11 +1,10 @@
-"""What all pictures share: axes, colours, what they are of, and the inducing points of a model."""
+"""What all plots share: axes, colours, data with inputs, and the inducing inputs of a model."""
 
 from typing import Any
 
 import numpy as np
 
 from inducing.data import Data, as_data
-from inducing.features import InducingPoints
 
 BLUE, ORANGE, GREY = "#31688e", "#d1602b", "#444444"
 CLASSES = ("#31688e", "#d1602b", "#35a06b", "#8a4f9e", "#c9a227", "#7a7a7a")
@@ -32,8 +31,6 @@ def with_inputs(data: Any) -> Data | None:
 
 
 def inducing_inputs(model: Any) -> np.ndarray | None:
-    """Z [M, D] of the first layer, if it has inducing points."""
-    features = getattr(model.layers[0], "features", None)
-    if isinstance(features, tuple):
-        features = features[0]
-    return np.asarray(features.Z) if isinstance(features, InducingPoints) else None
+    """The inducing inputs Z [M, D] of the first layer, if it has any."""
+    Z = model.layers[0].inducing_inputs
+    return None if Z is None else np.asarray(Z)

@@ -40,17 +40,27 @@ class Summary(NamedTuple):
 
 
 def summary(module: Any) -> Summary:
-    """The parameters of a model, or of any part of one: name, shape, constraint, value.
+    """Summarise the parameters of a model, or of any part of one, in a table.
 
     An array that stands in several places, because a module is used twice, trains once and is marked as tied.
 
-    >>> import inducing as ig
-    >>> print(ig.summary(ig.kernels.Matern52(lengthscale=[1.0, 0.5], variance=2.0)))
-    name         shape   constraint  value
-    ───────────  ──────  ──────────  ────────
-    lengthscale  [2]     positive    [1, 0.5]
-    variance     scalar  positive    2
-    Matern52: 3 parameters
+    Args:
+        module: an `ig.Model`, or any part of one.
+
+    Returns:
+        The rows of the table and the number of parameters. It prints as a table.
+
+    Raises:
+        TypeError: if `module` is not a module, for example the result of `fit`.
+
+    Examples:
+        >>> import inducing as ig
+        >>> print(ig.summary(ig.kernels.Matern52(lengthscale=[1.0, 0.5], variance=2.0)))
+        name         shape   constraint  value
+        ───────────  ──────  ──────────  ────────
+        lengthscale  [2]     positive    [1, 0.5]
+        variance     scalar  positive    2
+        Matern52: 3 parameters
     """
     if not isinstance(module, eqx.Module):
         raise TypeError(
