@@ -1,7 +1,7 @@
 """What a likelihood is: p(y | f) with its expectations under Gaussian f."""
 
 import abc
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 import equinox as eqx
@@ -394,10 +394,3 @@ def exponential_moments(mean: Array, cov: Array, c: Array, a: Array, b: Array | 
     spread = a - c * c * jnp.expm1(-variance)  # a sum of positive terms: nothing cancels
     square = jnp.exp(2 * (mean + variance)) * spread
     return c * first, square if b is None else square + b * first
-
-
-def choose(name: str, argument: str, value: str, options: Collection[str]) -> None:
-    """Raise a ValueError unless `value` is one of the named options."""
-    if value not in options:
-        shown = " or ".join(f'"{o}"' for o in options)
-        raise ValueError(f"{name}.{argument} must be {shown}, got {value!r}.")

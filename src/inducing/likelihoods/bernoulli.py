@@ -4,7 +4,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import (
@@ -14,29 +13,14 @@ from inducing.likelihoods.base import (
     AbstractLikelihood,
     PerDatum,
     broadcast,
-    choose,
     marginal_variance,
-    quadrature_expected_log_prob,
     quadrature_moments,
 )
+from inducing.likelihoods.links import AbstractShareLink, as_share_link, check_link
 from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
-from inducing.numerics.quadrature import log_expectation, threshold_cdf, tower_expectation
-from inducing.numerics.special import (
-    beta_remainder,
-    log_beta,
-    log_ndtr,
-    log_ndtr_tower,
-    log_sigmoid_tower,
-    logistic_log_prob,
-    logistic_terms,
-    mills_ratio,
-)
+from inducing.numerics.quadrature import threshold_cdf, tower_expectation
 from inducing.parameters import fixed
-
-LOG_LINKS = {"probit": log_ndtr, "logit": jax.nn.log_sigmoid}
-TOWERS = {"probit": log_ndtr_tower, "logit": log_sigmoid_tower}
-LINKS = {"probit": ndtr, "logit": jax.nn.sigmoid}
 
 
 class Bernoulli(AbstractLikelihood):
@@ -50,14 +34,14 @@ class Bernoulli(AbstractLikelihood):
     [[0.7602]]
     """
 
-    link: str = eqx.field(static=True, default="probit")
+    link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
 
     @property
     def joint(self) -> bool:
         return False
 
     def __check_init__(self):
-        choose("Bernoulli", "link", self.link, LINKS)
+        check_link("Bernoulli", self.link, AbstractShareLink, '"probit" or "logit"')
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -73,25 +57,22 @@ class Bernoulli(AbstractLikelihood):
         return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
-        return LOG_LINKS[self.link]((2 * y - 1) * f)
+        return self.link.log((2 * y - 1) * f)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         # In terms of (2y − 1) f the integrand is one function: log link.
         variance = marginal_variance(mean, cov)
         zero = jnp.zeros_like(mean)
-        return tower_expectation(TOWERS[self.link], (2 * y - 1) * mean, variance, 28, zero, BEND)
+        return tower_expectation(self.link.log_tower, (2 * y - 1) * mean, variance, 28, zero, BEND)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import BernoulliProbs
 
-        return BernoulliProbs(LINKS[self.link](f))
+        return BernoulliProbs(self.link(f))
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         mean, variance = (2 * y - 1) * mean, marginal_variance(mean, cov)
-        if self.link == "probit":
-            return log_ndtr(mean / jnp.sqrt(1 + variance))
-        zero = jnp.zeros_like(mean)
-        return log_expectation(jax.nn.log_sigmoid, mean, variance, PREDICTIVE_NODES, zero, zero + BEND)
+        return self.link.log_mean(mean, variance)
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         failure = jnp.exp(self.predictive_log_prob(mean, cov, jnp.zeros_like(y), index=index))
@@ -114,10 +95,10 @@ class Binomial(AbstractElementwise):
     """
 
     total_count: Float[Array, "*P"] | PerDatum = fixed()
-    link: str = eqx.field(static=True, default="probit")
+    link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
 
     def __check_init__(self):
-        choose("Binomial", "link", self.link, LINKS)
+        check_link("Binomial", self.link, AbstractShareLink, '"probit" or "logit"')
         for value in jax.tree.leaves(self.total_count):
             if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
                 value = np.asarray(value)
@@ -148,29 +129,23 @@ class Binomial(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         n = broadcast(self.total_count, f.shape, index)
-        if self.link == "logit":
-            return logistic_log_prob(f, y, n - y) - jnp.log(n + 1)
-        choices = -jnp.log(n + 1) - log_beta(y + 1, n - y + 1)
-        return choices + y * log_ndtr(f) + (n - y) * log_ndtr(-f)
+        return self.link.binomial_log_prob(f, y, n)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        if self.link == "logit":
-            n = broadcast(self.total_count, mean.shape, index)
-            return logistic_expected_log_prob(mean, marginal_variance(mean, cov), y, n - y) - jnp.log(n + 1)
-        zero = jnp.zeros_like(mean)
-        return quadrature_expected_log_prob(self, mean, cov, y, index, 32, zero, zero + BEND)
+        n = broadcast(self.total_count, mean.shape, index)
+        return self.link.expected_binomial_log_prob(mean, marginal_variance(mean, cov), y, n)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import BinomialProbs
 
-        return BinomialProbs(LINKS[self.link](f), broadcast(self.total_count, f.shape, index).astype(int))
+        return BinomialProbs(self.link(f), broadcast(self.total_count, f.shape, index).astype(int))
 
     def predictive_moments(self, mean, cov, *, index=None):
         n = broadcast(self.total_count, mean.shape, index)
 
         def moments(f: Array) -> tuple[Array, Array]:
-            p = LINKS[self.link](f)
-            return n * p, n * p * LINKS[self.link](-f)
+            p = self.link(f)
+            return n * p, n * p * self.link(-f)
 
         return quadrature_moments(moments, mean, cov)
 
@@ -179,8 +154,7 @@ class Binomial(AbstractElementwise):
         k = jnp.clip(jnp.floor(y), 0.0, jnp.maximum(n - 1, 0.0))
 
         def log_density(f: Array) -> Array:  # ∂/∂p P(label ≤ k | p) = −(n − k) p(k | p) / (1 − p)
-            slope = jax.nn.log_sigmoid(f) if self.link == "logit" else jnp.log(mills_ratio(-f))
-            return self.log_prob(f, k, index=index) + slope
+            return self.log_prob(f, k, index=index) + self.link.log_hazard(f)
 
         focus = self.focus(k, index=index)
         inside = threshold_cdf(log_density, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus)
@@ -189,31 +163,4 @@ class Binomial(AbstractElementwise):
     def focus(self, y, *, index=None):
         n = jnp.maximum(broadcast(self.total_count, y.shape, index), 1.0)
         share = (jnp.clip(y, 0.0, n) + 0.5) / (n + 1)
-        return focus_of_share(self.link, share, n + 1)
-
-
-def logistic_expected_log_prob(
-    mean: Float[Array, "..."], variance: Float[Array, "..."], y: Float[Array, "..."], rest: Float[Array, "..."]
-) -> Float[Array, "..."]:
-    """E[`logistic_log_prob`(f, y, rest)], f ~ N(mean, variance): log σ(f) = f + log σ(−f), so one integral is enough.
-
-    >>> one = jnp.ones(1)
-    >>> print(logistic_expected_log_prob(0 * one, one, one, one).round(4))      # log 6 + 2 E log σ(f)
-    [0.179]
-    """
-    zero = jnp.zeros_like(mean)
-    bend = tower_expectation(log_sigmoid_tower, jnp.where(mean > 0, mean, -mean), variance, 32, zero, BEND)
-    return beta_remainder(y + 1, rest + 1) + logistic_terms(mean, bend, y, rest)
-
-
-def focus_of_share(link: str, share: Array, count: Array) -> tuple[Array, Array]:
-    """The f with link(f) = share, and the width in f of what `count` trials tell of it.
-
-    >>> [round(float(v), 3) for v in focus_of_share("logit", jnp.asarray(0.5), jnp.asarray(100.0))]
-    [0.0, 0.2]
-    """
-    spread = jnp.sqrt(share * (1 - share) / count)
-    if link == "logit":
-        return jnp.log(share) - jnp.log1p(-share), jnp.minimum(spread / (share * (1 - share)), BEND)
-    f = ndtri(share)
-    return f, jnp.minimum(spread * jnp.sqrt(2 * jnp.pi) * jnp.exp(0.5 * f * f), BEND)
+        return self.link.focus(share, n + 1)

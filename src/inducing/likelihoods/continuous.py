@@ -15,14 +15,13 @@ from inducing.likelihoods.base import (
     AbstractElementwise,
     AbstractLikelihood,
     broadcast,
-    choose,
     exponential_moments,
     marginal_variance,
     quadrature_cdf,
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.bernoulli import LINKS, LOG_LINKS, focus_of_share
+from inducing.likelihoods.links import AbstractShareLink, as_share_link, check_link
 from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.numerics.quadrature import student_t_cdf, threshold_cdf
@@ -360,10 +359,10 @@ class Beta(AbstractElementwise):
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
-    link: str = eqx.field(static=True, default="probit")
+    link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
 
     def __check_init__(self):
-        choose("Beta", "link", self.link, LINKS)
+        check_link("Beta", self.link, AbstractShareLink, '"probit" or "logit"')
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -374,8 +373,8 @@ class Beta(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         scale = broadcast(self.scale, f.shape, index)
-        log_scale, log_link = jnp.log(scale), LOG_LINKS[self.link]
-        log_a, log_b = log_scale + log_link(f), log_scale + log_link(-f)
+        log_scale = jnp.log(scale)
+        log_a, log_b = log_scale + self.link.log(f), log_scale + self.link.log(-f)
         a, b = jnp.exp(log_a), jnp.exp(log_b)
         # log Γ(a) = log Γ(1 + a) − log a, where a may underflow but its logarithm does not
         normaliser = gammaln(1 + a) - log_a + gammaln(1 + b) - log_b - gammaln(scale)
@@ -388,7 +387,7 @@ class Beta(AbstractElementwise):
     def _shapes(self, f: Array, index: Array | None) -> tuple[Array, Array]:
         scale = broadcast(self.scale, f.shape, index)
         tiny = jnp.finfo(f.dtype).tiny ** 0.5
-        return scale * jnp.maximum(LINKS[self.link](f), tiny), scale * jnp.maximum(LINKS[self.link](-f), tiny)
+        return scale * jnp.maximum(self.link(f), tiny), scale * jnp.maximum(self.link(-f), tiny)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Beta as Distribution
@@ -403,13 +402,13 @@ class Beta(AbstractElementwise):
         # Of shares p = a / scale with a < 1 the density is about a y^a / y: it peaks at a = −1 / log y, not at p = y.
         least = jnp.minimum(1 / (scale * (1 - jnp.log(y))), 0.5)
         rest = jnp.minimum(1 / (scale * (1 - jnp.log1p(-y))), 0.5)
-        return focus_of_share(self.link, jnp.clip(y, least, 1 - rest), 1 + scale)
+        return self.link.focus(jnp.clip(y, least, 1 - rest), 1 + scale)
 
     def predictive_moments(self, mean, cov, *, index=None):
         scale = broadcast(self.scale, mean.shape, index)
 
         def moments(f: Array) -> tuple[Array, Array]:
-            p = LINKS[self.link](f)
-            return p, p * LINKS[self.link](-f) / (1 + scale)
+            p = self.link(f)
+            return p, p * self.link(-f) / (1 + scale)
 
         return quadrature_moments(moments, mean, cov)

@@ -14,26 +14,17 @@ from inducing.likelihoods.base import (
     AbstractElementwise,
     PerDatum,
     broadcast,
-    choose,
     exponential_moments,
     marginal_variance,
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.bernoulli import logistic_expected_log_prob
+from inducing.likelihoods.links import AbstractRateLink, as_positive_link, check_link, logistic_expected_log_prob
 from inducing.likelihoods.starts import LatentStart, start_of_counts, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import COUNT, Support
 from inducing.numerics.quadrature import expectation, threshold_cdf
 from inducing.numerics.special import bounded_exp, logistic_log_prob, stirling_remainder
 from inducing.parameters import POSITIVE, fixed, positive, unit_interval
-
-
-def _log_softplus(f: Array) -> Array:
-    """log log(1 + e^f), which is f − e^f/2 far on the left."""
-    left = f < -15
-    return jnp.where(
-        left, f - 0.5 * jnp.exp(jnp.where(left, f, 0.0)), jnp.log(jax.nn.softplus(jnp.where(left, 0.0, f)))
-    )
 
 
 def _poisson_log_prob(log_rate: Array, y: Array, log_mean_rate: Array | None = None) -> Array:
@@ -110,11 +101,11 @@ class Poisson(AbstractElementwise):
     [[-1.3069]]
     """
 
-    link: str = eqx.field(static=True, default="exp")
+    link: AbstractRateLink = eqx.field(converter=as_positive_link, default="exp")
     exposure: Float[Array, "*P"] | PerDatum = fixed(1.0, POSITIVE)
 
     def __check_init__(self):
-        choose("Poisson", "link", self.link, ("exp", "softplus"))
+        check_link("Poisson", self.link, AbstractRateLink, '"exp" or "softplus"')
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -122,7 +113,7 @@ class Poisson(AbstractElementwise):
 
     def start(self, y: np.ndarray) -> LatentStart:
         exposure = self.exposure
-        if self.link == "exp":
+        if self.link.exponential:
             each = np.mean(exposure.values, axis=0) if isinstance(exposure, PerDatum) else np.asarray(exposure)
             return start_of_counts(y, each)
         if isinstance(exposure, PerDatum) or exposure.ndim:
@@ -133,17 +124,17 @@ class Poisson(AbstractElementwise):
 
     def log_prob(self, f, y, *, index=None):
         log_exposure = jnp.log(broadcast(self.exposure, f.shape, index))
-        return _poisson_log_prob((f if self.link == "exp" else _log_softplus(f)) + log_exposure, y)
+        return _poisson_log_prob(self.link.log(f) + log_exposure, y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        if self.link == "exp":
+        if self.link.exponential:
             log_rate = mean + jnp.log(broadcast(self.exposure, mean.shape, index))
             return _poisson_log_prob(log_rate, y, log_rate + 0.5 * marginal_variance(mean, cov))
         zero = jnp.zeros_like(mean)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
 
     def _rates(self, f: Array, index: Array | None) -> Array:
-        return broadcast(self.exposure, f.shape, index) * (jnp.exp(f) if self.link == "exp" else jax.nn.softplus(f))
+        return broadcast(self.exposure, f.shape, index) * self.link(f)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Poisson as Distribution
@@ -154,12 +145,12 @@ class Poisson(AbstractElementwise):
         exposure = broadcast(self.exposure, y.shape, index)
         exposed = exposure > 0
         log_exposure = jnp.log(jnp.where(exposed, exposure, 1.0))
-        if self.link == "exp":
+        if self.link.exponential:
             return jnp.where(exposed | (y < 0), _poisson_cdf(mean + log_exposure, cov, y), 1.0)
         k = jnp.maximum(jnp.floor(y), 0.0)
 
         def log_density(f: Array) -> Array:
-            return _poisson_log_prob(_log_softplus(f) + log_exposure, k) + jax.nn.log_sigmoid(f)
+            return _poisson_log_prob(self.link.log(f) + log_exposure, k) + self.link.log_slope(f)
 
         variance = marginal_variance(mean, cov)
         inside = threshold_cdf(log_density, mean, variance, PREDICTIVE_NODES, *self.focus(k, index=index))
@@ -169,18 +160,15 @@ class Poisson(AbstractElementwise):
         exposure = broadcast(self.exposure, y.shape, index)
         exposure = jnp.where(exposure > 0, exposure, 1.0)
         centre, width = _poisson_focus(y)
-        if self.link == "exp":
-            return centre - jnp.log(exposure), width
-        level = jnp.exp(centre) / exposure
-        return level + jnp.log(-jnp.expm1(-level)), jnp.minimum(width * jnp.maximum(level, 1.0), BEND * (1 + level))
+        return self.link.focus(centre - jnp.log(exposure), width)
 
     def predictive_moments(self, mean, cov, *, index=None):
         exposure = broadcast(self.exposure, mean.shape, index)
-        if self.link == "exp":
+        if self.link.exponential:
             return exponential_moments(mean, cov, exposure, jnp.zeros_like(exposure), exposure)
 
         def moments(f: Array) -> tuple[Array, Array]:
-            rate = exposure * jax.nn.softplus(f)
+            rate = exposure * self.link(f)
             return rate, rate
 
         return quadrature_moments(moments, mean, cov)

@@ -1,7 +1,6 @@
 """Gaussian noise: of one size, of a size per output or datum, or of a size that a second latent function sets."""
 
 import math
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -11,6 +10,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
+from inducing.likelihoods.links import AbstractPositiveLink, as_positive_link, check_link
 from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy_labels
 from inducing.likelihoods.supports import REAL, Support
 from inducing.numerics.quadrature import expectation, log_expectation
@@ -113,7 +113,11 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     [[-0.9189]]
     """
 
-    link: Callable[[Array], Array] = eqx.field(static=True, default=jnp.exp)
+    link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
+
+    def __check_init__(self):
+        options = '"exp", "softplus" or a positive function'
+        check_link("HeteroscedasticGaussian", self.link, AbstractPositiveLink, options)
 
     @property
     def joint(self) -> bool:
@@ -129,25 +133,22 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     def start(self, y: np.ndarray) -> LatentStart:
         centre, variance, _ = start_of_noisy_labels(y)
         unknown = np.full_like(centre, np.nan)
-        log_noise = 0.5 * np.log(NOISE_SHARE * variance) if self.link is jnp.exp else unknown
+        log_noise = 0.5 * np.log(NOISE_SHARE * variance) if self.link.exponential else unknown
         return LatentStart(np.concatenate([centre, log_noise]), np.concatenate([variance, unknown]), [])
-
-    def _log_scale(self, f: Array) -> Array:
-        return f if self.link is jnp.exp else jnp.log(self.link(f))
 
     def log_prob(self, f, y, *, index=None):
         P = f.shape[-1] // 2
-        log_scale = self._log_scale(f[..., P:])
+        log_scale = self.link.log(f[..., P:])
         return -0.5 * (_LOG_2PI + (y - f[..., :P]) ** 2 * jnp.exp(-2 * log_scale)) - log_scale
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         m0, m1, v0, v1, c = _split(mean, cov)
-        if self.link is jnp.exp:
+        if self.link.exponential:
             return -0.5 * (_LOG_2PI + jnp.exp(2 * (v1 - m1)) * ((y - m0 + 2 * c) ** 2 + v0)) - m1
         slope, rest = regress(v0, v1, c)
 
         def fn(f1: Array) -> Array:
-            log_scale = self._log_scale(f1)
+            log_scale = self.link.log(f1)
             square = (y - m0 - slope * (f1 - m1)) ** 2 + rest
             return -0.5 * (_LOG_2PI + square * jnp.exp(-2 * log_scale)) - log_scale
 
@@ -182,7 +183,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     def predictive_moments(self, mean, cov, *, index=None):
         m0, m1, v0, v1, _ = _split(mean, cov)
         square = (
-            jnp.exp(2 * (m1 + v1)) if self.link is jnp.exp else expectation(lambda f: self.link(f) ** 2, m1, v1, 64)
+            jnp.exp(2 * (m1 + v1)) if self.link.exponential else expectation(lambda f: self.link(f) ** 2, m1, v1, 64)
         )
         return m0, v0 + square
 

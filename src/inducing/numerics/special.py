@@ -112,6 +112,14 @@ def bounded_exp(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.exp(jnp.minimum(x, bound)) * (1 + jnp.maximum(x - bound, 0.0))
 
 
+def log_softplus(f: Float[Array, "..."]) -> Float[Array, "..."]:
+    """log log(1 + e^f), which is f − e^f/2 far on the left, where log(1 + e^f) would underflow."""
+    left = f < -15
+    return jnp.where(
+        left, f - 0.5 * jnp.exp(jnp.where(left, f, 0.0)), jnp.log(jax.nn.softplus(jnp.where(left, 0.0, f)))
+    )
+
+
 def log1mexp(a: Float[Array, "..."]) -> Float[Array, "..."]:
     """log(1 − e^a) for a < 0, without cancellation at either end."""
     near = a > -math.log(2)
