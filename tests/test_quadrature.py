@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from inducing.numerics import quadrature
-from inducing.numerics import roots as searches
+from inducing.numerics import cubature, quadrature, roots
 from inducing.numerics.special import (
     beta_cdf,
     log1mexp,
@@ -34,15 +33,15 @@ def test_rules_integrate_polynomials():
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_tensor_rule(dim):
-    z, w = quadrature.tensor_rule(dim, 20)
+    z, w = cubature.tensor_rule(dim, 20)
     np.testing.assert_allclose(w @ z, 0, atol=1e-9)
     np.testing.assert_allclose(np.einsum("k,ki,kj->ij", w, z, z), np.eye(dim), atol=1e-6)
 
 
 def test_qmc_rule_is_fixed_and_accurate():
-    z, w = quadrature.qmc_rule(4, 1024)
+    z, w = cubature.qmc_rule(4, 1024)
     assert z.shape == (1024, 4) and w.sum() == pytest.approx(1)
-    np.testing.assert_array_equal(z, quadrature.qmc_rule.__wrapped__(4, 1024)[0])
+    np.testing.assert_array_equal(z, cubature.qmc_rule.__wrapped__(4, 1024)[0])
     np.testing.assert_allclose(w @ z, 0, atol=1e-12)
     np.testing.assert_allclose(np.einsum("k,ki,kj->ij", w, z, z), np.eye(4), atol=0.02)
 
@@ -54,9 +53,9 @@ def test_root_of_singular_matrices():
     a[2, 3] = a[2, 0]  # two equal latents
     a[3] = 0
     cov = jnp.asarray(a @ np.swapaxes(a, 1, 2))
-    factor = quadrature.root(cov)
+    factor = cubature.root(cov)
     np.testing.assert_allclose(factor @ jnp.swapaxes(factor, 1, 2), cov, atol=1e-7)
-    assert np.all(np.isfinite(jax.grad(lambda c: jnp.sum(quadrature.root(c) ** 3))(cov)))
+    assert np.all(np.isfinite(jax.grad(lambda c: jnp.sum(cubature.root(c) ** 3))(cov)))
 
 
 @pytest.mark.parametrize(
@@ -123,17 +122,17 @@ def test_crossings_take_few_values():
         jax.debug.callback(lambda: calls.append(1))
         return jax.scipy.special.ndtr(jnp.sinh(x)) - q
 
-    np.testing.assert_allclose(np.sinh(searches.crossing(fn, *ends, 34)), special.ndtri(q), rtol=1e-12)
+    np.testing.assert_allclose(np.sinh(roots.crossing(fn, *ends, 34)), special.ndtri(q), rtol=1e-12)
     jax.effects_barrier()
     assert len(calls) < 24
-    stairs = searches.crossing(lambda x: jnp.floor(x / 0.7) * 0.1 + 0.35, *ends, 34)
+    stairs = roots.crossing(lambda x: jnp.floor(x / 0.7) * 0.1 + 0.35, *ends, 34)
     np.testing.assert_allclose(stairs, -2.1, atol=1e-6)
-    narrow = searches.crossing(lambda x: jax.scipy.special.ndtr((x - 3.3) * 1e6) - q, *ends, 34)
+    narrow = roots.crossing(lambda x: jax.scipy.special.ndtr((x - 3.3) * 1e6) - q, *ends, 34)
     np.testing.assert_allclose((narrow - 3.3) * 1e6, special.ndtri(q), atol=1e-4)
-    unknown = searches.crossing(lambda x: jnp.where(x < 1, -1.0, jnp.nan), *ends, 34)
+    unknown = roots.crossing(lambda x: jnp.where(x < 1, -1.0, jnp.nan), *ends, 34)
     np.testing.assert_allclose(unknown, 1.0, atol=1e-6)
     for sign in (-1.0, 1.0):  # no crossing: the end where the function is nearest to 0
-        none = searches.crossing(lambda x, sign=sign: jnp.tanh(x) + 2 * sign, *ends, 34)
+        none = roots.crossing(lambda x, sign=sign: jnp.tanh(x) + 2 * sign, *ends, 34)
         np.testing.assert_allclose(none, -40.0 * sign, atol=1e-6)
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 import inducing.likelihoods as L
-from inducing.likelihoods.predictive import _search_count
+from inducing.likelihoods.quantiles import SEARCHES
 from inducing.likelihoods.supports import COUNT, Support
 
 ONE = jnp.ones((1, 1))
@@ -259,13 +259,13 @@ def test_quantiles_can_be_differentiated(lik):
 def test_quantiles_of_counts_look_no_further_than_they_must():
     """A cdf of 0, 1, …, 40 that is known up to 63 alone: the rest of the dtype's integers cost as much each."""
     q, one = jnp.array([[0.01], [0.5], [0.99]]), jnp.ones((3, 1))
-    found = _search_count(lambda y: jnp.where(y > 63, 0.0, (y + 1) / 41), q, one, one)
+    found = SEARCHES["count"](lambda y: jnp.where(y > 63, 0.0, (y + 1) / 41), q, one, one)
     np.testing.assert_array_equal(found[:, 0], [0.0, 20.0, 40.0])
 
 
 def test_per_class_probabilities():
     np.testing.assert_allclose(L.Bernoulli().predictive(0 * ONE, ONE).probabilities, [[0.5, 0.5]])
-    with pytest.raises(TypeError, match="no classification likelihood"):
+    with pytest.raises(TypeError, match="not a classification likelihood"):
         L.Gaussian().predictive(ONE, ONE).probabilities
 
 

@@ -18,7 +18,7 @@ from inducing.kernels.base import AbstractKernel, check_size
 from inducing.kernels.forms import Box, GaussianForm, LaplacianBasis
 from inducing.kernels.hilbert_space import as_box, as_counts, eigenfunctions, frequencies
 from inducing.linalg import Diagonal
-from inducing.numerics.quadrature import qmc_rule
+from inducing.numerics.cubature import qmc_rule
 from inducing.parameters import as_whole, fixed
 
 

@@ -10,7 +10,7 @@ from inducing.features.base import AbstractFeatures, check_columns, refuse
 from inducing.features.quadrature_rules import at_nodes, gauss_hermite, gaussian_grid, tensor
 from inducing.kernels.base import check_size
 from inducing.linalg import Dense
-from inducing.numerics.quadrature import qmc_rule
+from inducing.numerics.cubature import qmc_rule
 from inducing.parameters import positive, real
 
 

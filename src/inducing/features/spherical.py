@@ -15,7 +15,7 @@ from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.hilbert_space import MOST
 from inducing.kernels.zonal import AbstractZonal
 from inducing.linalg import Diagonal
-from inducing.numerics.quadrature import qmc_rule
+from inducing.numerics.cubature import qmc_rule
 from inducing.parameters import as_whole
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from inducing.likelihoods.base import AbstractLikelihood
-from inducing.likelihoods.predictive import Predictive, as_shape, gaussian_log_prob, lenient, sampling_root
+from inducing.likelihoods.predictive import Predictive, gaussian_log_prob
+from inducing.likelihoods.sampling import as_shape, lenient, sampling_root
 from inducing.likelihoods.supports import fill_missing
 from inducing.parameters import as_key
 

@@ -11,7 +11,8 @@ from inducing.inference.blocks import joint_moments, moments, one_covariance, sa
 from inducing.inference.joint import sample_jointly
 from inducing.likelihoods.base import PerDatum
 from inducing.likelihoods.gaussian import Gaussian
-from inducing.likelihoods.predictive import Predictive, as_shape, refuse_variances_alone, sample_mixture
+from inducing.likelihoods.predictive import Predictive
+from inducing.likelihoods.sampling import as_shape, refuse_variances_alone, sample_mixture
 from inducing.parameters import as_key
 
 if TYPE_CHECKING:

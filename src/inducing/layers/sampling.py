@@ -11,7 +11,7 @@ from inducing._xla import barrier
 from inducing.layers import qu
 from inducing.layers.base import standard_normal
 from inducing.linalg import Dense, batched
-from inducing.numerics.quadrature import safe_sqrt
+from inducing.numerics.special import safe_sqrt
 from inducing.priors.base import mix_mean
 from inducing.priors.latents import apply_features
 

@@ -1,4 +1,4 @@
-"""What a likelihood is: p(y | f) with its expectations under Gaussian f."""
+"""The abstract classes of likelihoods: p(y | f) with its expectations under Gaussian f."""
 
 import abc
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from inducing.likelihoods.predictive import Predictive, lenient
+from inducing.likelihoods.predictive import Predictive
+from inducing.likelihoods.sampling import lenient
 from inducing.likelihoods.starts import LatentStart
 from inducing.likelihoods.supports import REAL, Support, check_support
 from inducing.likelihoods.symmetry import start_by_symmetry
@@ -19,19 +20,24 @@ from inducing.numerics.roots import peak_of
 from inducing.parameters import Module, fixed, question
 
 PREDICTIVE_NODES = 80
-BEND = 1.5  # the width in f within which links and their logarithms bend, around 0
+BEND = 1.5  # the width in f, around 0, within which links and their logarithms are curved
 
 
 class PerDatum(Module):
-    """A known quantity of each datum: noise variances, exposures or numbers of trials.
+    """A known quantity of each datum: noise variances, exposures or numbers of trials. It is not trained.
 
-    `values` is [N] or [N, P] and is addressed by the index of the data (`Data.index`); `new` is the value
-    for data without an index, that is for predictions at new inputs. Neither is trained.
+    Args:
+        values: the quantity of each training datum, [N] or [N, P], addressed by `Data.index`.
+        new: its value for data without an index, such as predictions at new inputs.
 
-    >>> import inducing as ig
-    >>> lik = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.0))   # predicts noise-free
-    >>> lik.gaussian_noise((2, 1), jnp.array([2, 0])).tolist(), lik.gaussian_noise((1, 1)).tolist()
-    ([[0.3], [0.1]], [[0.0]])
+    Raises:
+        ValueError: if a value is negative or not finite.
+
+    Examples:
+        >>> import inducing as ig
+        >>> lik = ig.likelihoods.Gaussian(ig.likelihoods.PerDatum([0.1, 0.2, 0.3], new=0.0))  # predicts noise-free
+        >>> lik.gaussian_noise((2, 1), jnp.array([2, 0])).tolist(), lik.gaussian_noise((1, 1)).tolist()
+        ([[0.3], [0.1]], [[0.0]])
     """
 
     values: Float[Array, "N *P"] = fixed()
@@ -47,7 +53,7 @@ class PerDatum(Module):
 
 
 def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Array:
-    """A parameter — a scalar, [P], or `PerDatum` — as an array of shape [..., N, P]."""
+    """Broadcast a parameter, which is a scalar, [P] or `PerDatum`, to the shape [..., N, P]."""
     if isinstance(parameter, PerDatum):
         if index is None:
             parameter = parameter.new
@@ -74,18 +80,18 @@ def marginal_variance(mean: Array, cov: Array) -> Array:
 
 
 class AbstractLikelihood(Module):
-    """p(y | f): the distribution of the P outputs y of a datum given its F latent values f.
+    """The distribution p(y | f) of the P outputs y of a datum given its F latent values f.
 
-    Shapes: y is [N, P]; f and mean are [N, F] with F = `num_latents(P)`; cov is [N, F] (variances) or
-    [N, F, F]. `index` [N] addresses `PerDatum` parameters. `joint` says that one output depends on several
-    latents, so that their correlation matters.
+    Shapes are the same in all methods: y is [N, P]; f and mean are [N, F] with F = `num_latents(P)`; cov is [N, F]
+    (variances) or [N, F, F] (covariances). `index` [N] addresses `PerDatum` parameters.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik, zero = ig.likelihoods.Softmax(3), jnp.zeros((1, 3))
-    >>> lik.num_latents(1), lik.joint
-    (3, True)
-    >>> print(lik.predictive_log_prob(zero, zero, jnp.ones((1, 1))).round(4))             # log ⅓
-    [[-1.0986]]
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik, zero = ig.likelihoods.Softmax(3), jnp.zeros((1, 3))
+        >>> lik.num_latents(1), lik.joint
+        (3, True)
+        >>> print(lik.predictive_log_prob(zero, zero, jnp.ones((1, 1))).round(4))         # log ⅓
+        [[-1.0986]]
     """
 
     @property
@@ -100,13 +106,22 @@ class AbstractLikelihood(Module):
 
     @abc.abstractmethod
     def num_latents(self, num_outputs: int) -> int:
-        """How many latent functions `num_outputs` outputs need."""
+        """The number F of latent functions behind `num_outputs` outputs."""
 
     @abc.abstractmethod
     def log_prob(
         self, f: Float[Array, "N F"], y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None
     ) -> Float[Array, "N P"]:
-        """log p(y | f), per output."""
+        """log p(y | f) of each output.
+
+        Args:
+            f: latent values [N, F].
+            y: labels [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            Log densities, or log probabilities of discrete labels, [N, P].
+        """
 
     @abc.abstractmethod
     def expected_log_prob(
@@ -117,11 +132,29 @@ class AbstractLikelihood(Module):
         *,
         index: Int[Array, "N"] | None = None,
     ) -> Float[Array, "N P"]:
-        """E log p(y | f) under f ~ N(mean, cov), per output."""
+        """E log p(y | f) of each output under f ~ N(mean, cov): the likelihood's term in the bound.
+
+        Args:
+            mean: means of the latents [N, F].
+            cov: their variances [N, F] or covariances [N, F, F].
+            y: labels [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            Expectations [N, P].
+        """
 
     @abc.abstractmethod
     def distribution(self, f: Float[Array, "... F"], *, index: Int[Array, "N"] | None = None) -> Any:
-        """p(y | f) as a NumPyro distribution with batch shape [..., P]."""
+        """p(y | f) as a NumPyro distribution with batch shape [..., P].
+
+        Args:
+            f: latent values [..., F].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            An object with `mean`, `variance`, `cdf`, `log_prob` and `sample`.
+        """
 
     @abc.abstractmethod
     def predictive_log_prob(
@@ -132,7 +165,7 @@ class AbstractLikelihood(Module):
         *,
         index: Int[Array, "N"] | None = None,
     ) -> Float[Array, "N P"]:
-        """log E p(y | f) under f ~ N(mean, cov), per output."""
+        """log E p(y | f) of each output under f ~ N(mean, cov); arguments as of `expected_log_prob`."""
 
     @abc.abstractmethod
     def predictive_cdf(
@@ -143,13 +176,13 @@ class AbstractLikelihood(Module):
         *,
         index: Int[Array, "N"] | None = None,
     ) -> Float[Array, "N P"]:
-        """P(label ≤ y) under f ~ N(mean, cov), per output."""
+        """P(label ≤ y) of each output under f ~ N(mean, cov); arguments as of `expected_log_prob`."""
 
     @abc.abstractmethod
     def predictive_moments(
         self, mean: Float[Array, "N F"], cov: Float[Array, "N F ..."], *, index: Int[Array, "N"] | None = None
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-        """Mean and variance of the label under f ~ N(mean, cov), per output."""
+        """Mean [N, P] and variance [N, P] of the labels under f ~ N(mean, cov)."""
 
     @question
     def class_count(self) -> int | None:
@@ -219,15 +252,20 @@ class AbstractLikelihood(Module):
 
     @property
     def fill(self) -> float | np.ndarray:
-        """A label inside the support, to stand in for missing ones: a number, or [1, P] if outputs differ."""
+        """A label inside the support that replaces missing ones: a number, or [1, P] if the outputs differ."""
         if len(self.supports) == 1:
             return self.supports[0].fill
         return np.array([[s.fill for s in self.supports]])
 
     def check(self, y: Array | np.ndarray, *, index: Int[Array | np.ndarray, "N"] | None = None) -> None:
-        """Raise a ValueError if a label of y [N, P] that is not NaN (missing) lies outside the support.
+        """Check that labels lie inside the support.
 
-        Without an index, a label may be as large as that of any datum.
+        Args:
+            y: labels [N, P], NaN where missing. Nothing is checked inside `jax.jit`.
+            index: which data these are [N]. Without it, a label may be as large as that of any datum.
+
+        Raises:
+            ValueError: if a label that is not NaN lies outside the support.
         """
         if isinstance(y, jax.core.Tracer):
             return
@@ -246,16 +284,28 @@ class AbstractLikelihood(Module):
     def predictive(
         self, mean: Float[Array, "*S N F"], cov: Float[Array, "..."], *, index: Int[Array, "N"] | None = None
     ) -> Predictive:
-        """p(y) = E p(y | f) under f ~ N(mean, cov); a leading axis S makes an equal mixture of S Gaussians."""
+        """The predictive distribution p(y) = E p(y | f) under f ~ N(mean, cov).
+
+        Args:
+            mean: means of the latents [N, F], or [S, N, F] for an equal mixture of S Gaussians.
+            cov: their variances or covariances, [..., F] or [..., F, F].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            The distribution of the labels.
+        """
         return Predictive(self, mean, cov, index)
 
 
 class AbstractElementwise(AbstractLikelihood):
     """A likelihood in which output p depends on latent p alone.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> print(ig.likelihoods.Poisson().focus(jnp.array([[3.0]])))                         # log 3½, and 1/√(3 + 1)
-    (Array([[1.25276297]], dtype=float64), Array([[0.5]], dtype=float64))
+    Its predictive log density is computed by quadrature.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> print(ig.likelihoods.Poisson().focus(jnp.array([[3.0]])))                     # log 3½, and 1/√(3 + 1)
+        (Array([[1.25276297]], dtype=float64), Array([[0.5]], dtype=float64))
     """
 
     @property
@@ -264,7 +314,15 @@ class AbstractElementwise(AbstractLikelihood):
 
     @abc.abstractmethod
     def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
-        """Where f ↦ p(y | f) peaks or bends, and within what width: quadrature nodes gather there."""
+        """Where f ↦ p(y | f) has its peak or its bend, and the width of that: quadrature nodes are dense there.
+
+        Args:
+            y: labels [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            The place in f and the width, [N, P] each.
+        """
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
@@ -278,21 +336,25 @@ class AbstractElementwise(AbstractLikelihood):
 
 
 class AbstractQuadratureLikelihood(AbstractElementwise):
-    """A likelihood of your own, from `log_prob` alone: output p depends on latent p; quadrature does the rest.
+    """The base class for a likelihood of your own: define `log_prob`, and quadrature computes the expectations.
 
-    Training and the predictive log density need nothing else. Give `distribution` too (any object with
-    `mean`, `variance`, `cdf` and `sample`, such as NumPyro's) to have predictive moments, quantiles and
-    samples. Quadrature looks for the peak of f ↦ p(y | f), which may be far narrower than q(f), or far from it;
-    `num_nodes` is the size of training's rule. Labels may be any finite numbers, or what `support` says:
-    COUNT, POSITIVE, NONNEGATIVE or UNIT of `inducing.likelihoods.supports`.
+    Output p depends on latent p alone. Training and the predictive log density need only `log_prob`. For predictive
+    moments, quantiles and samples, also define `distribution`. Quadrature finds the peak of f ↦ p(y | f), which may be
+    much narrower than q(f), or far from it.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> class Cauchy(ig.likelihoods.AbstractQuadratureLikelihood):
-    ...     def log_prob(self, f, y, *, index=None):
-    ...         return -jnp.log(jnp.pi * (1 + (y - f) ** 2))
-    >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
-    >>> print(Cauchy().expected_log_prob(zero, one, zero).round(4))
-    [[-1.6782]]
+    Attributes:
+        num_nodes: the number of quadrature nodes in training, a class attribute.
+        support: the values that labels may take, a class attribute: REAL by default, or COUNT, POSITIVE, NONNEGATIVE
+            or UNIT of `inducing.likelihoods.supports`.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> class Cauchy(ig.likelihoods.AbstractQuadratureLikelihood):
+        ...     def log_prob(self, f, y, *, index=None):
+        ...         return -jnp.log(jnp.pi * (1 + (y - f) ** 2))
+        >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
+        >>> print(Cauchy().expected_log_prob(zero, one, zero).round(4))
+        [[-1.6782]]
     """
 
     num_nodes: ClassVar[int] = 64
@@ -314,6 +376,7 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
         focus = self.focus(y, index=index)
         return quadrature_expected_log_prob(self, mean, cov, y, index, self.num_nodes, *focus)
 
+    @question
     def distribution(self, f, *, index=None):
         name = type(self).__name__
         raise NotImplementedError(
@@ -322,8 +385,9 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
         )
 
     def _ask(self, what: str, ask: Callable[[Any], Any], f: Array, index: Array | None) -> Any:
-        """What the distribution of labels knows, or an error that says what it lacks."""
+        """An attribute or method of the user's distribution; raises an error that names it if it is missing."""
         conditional, name = self.distribution(f, index=index), type(self).__name__
+        # The distribution is the user's, of any class; NumPyro's say whether they are discrete.
         if getattr(conditional, "is_discrete", False) and self.support.kind != "count":
             raise TypeError(
                 f"{name}.distribution is discrete, but {name}.support is {self.support.name}; "
@@ -350,6 +414,7 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
 
         return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
 
+    @question
     def focus(self, y, *, index=None):
         peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
         return jnp.where(falls, peak, 0.0), jnp.where(falls, width, BEND)
@@ -374,12 +439,12 @@ def quadrature_expected_log_prob(
 
 
 def quadrature_cdf(cdf: Callable[[Array], Array], mean: Array, cov: Array, focus: tuple[Array, Array]) -> Array:
-    """E[cdf(f)], where cdf(f) = P(label ≤ y | f) bends at focus[0] within focus[1]."""
+    """E[cdf(f)], where cdf(f) = P(label ≤ y | f) has its bend at focus[0], of width focus[1]."""
     return jnp.clip(expectation(cdf, mean, marginal_variance(mean, cov), PREDICTIVE_NODES, *focus), 0.0, 1.0)
 
 
 def quadrature_moments(moments: Callable[[Array], tuple[Array, Array]], mean: Array, cov: Array) -> tuple[Array, Array]:
-    """Mean and variance of a label whose mean and variance given f [N, P] are `moments(f)`, links that bend at 0."""
+    """Mean and variance of a label whose mean and variance given f [N, P] are `moments(f)`, curved around f = 0."""
     zero = jnp.zeros_like(mean)
     f, w = graded_nodes(mean, marginal_variance(mean, cov), PREDICTIVE_NODES, zero, zero + BEND)
     means, variances = jax.vmap(moments)(f)

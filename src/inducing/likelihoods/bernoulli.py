@@ -1,4 +1,4 @@
-"""Yes or no, and how many of so many: Bernoulli and Binomial."""
+"""Binary labels and numbers of successes: Bernoulli and Binomial."""
 
 import equinox as eqx
 import jax
@@ -19,19 +19,29 @@ from inducing.likelihoods.base import (
 from inducing.likelihoods.links import AbstractShareLink, as_share_link, check_link
 from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
-from inducing.numerics.quadrature import threshold_cdf, tower_expectation
+from inducing.numerics.cdfs import threshold_cdf
+from inducing.numerics.quadrature import tower_expectation
 from inducing.parameters import fixed
 
 
 class Bernoulli(AbstractLikelihood):
-    """p(y = 1 | f) = Φ(f) (link "probit") or 1 / (1 + e^{−f}) (link "logit"), y in {0, 1}.
+    """Bernoulli likelihood of binary labels, y ∈ {0, 1}.
 
-    The predictive probability of the probit is Φ(mean / √(1 + cov)); all else is quadrature.
+        p(y = 1 | f) = Φ(f)  (link "probit")  or  1 / (1 + e^{−f})  (link "logit")
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> one = jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Bernoulli().predictive(one, one).mean.round(4))                # Φ(1 / √2)
-    [[0.7602]]
+    The predictive probability of the probit is Φ(mean / √(1 + cov)). Other expectations use quadrature.
+
+    Args:
+        link: "probit" or "logit".
+
+    Raises:
+        ValueError: if `link` is neither of them.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Bernoulli().predictive(one, one).mean.round(4))            # Φ(1 / √2)
+        [[0.7602]]
     """
 
     link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
@@ -60,7 +70,7 @@ class Bernoulli(AbstractLikelihood):
         return self.link.log((2 * y - 1) * f)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        # In terms of (2y − 1) f the integrand is one function: log link.
+        # As a function of (2y − 1) f the integrand is log link for both labels.
         variance = marginal_variance(mean, cov)
         zero = jnp.zeros_like(mean)
         return tower_expectation(self.link.log_tower, (2 * y - 1) * mean, variance, 28, zero, BEND)
@@ -84,14 +94,22 @@ class Bernoulli(AbstractLikelihood):
 
 
 class Binomial(AbstractElementwise):
-    """p(y | f) = Binomial(y | total_count, p), p = Φ(f) (link "probit") or 1 / (1 + e^{−f}) (link "logit").
+    """Binomial likelihood of numbers of successes, y ∈ {0, …, n}.
 
-    total_count is a number, [P] or `PerDatum`.
+        p(y | f) = Binomial(y | n, p),    p = Φ(f)  (link "probit")  or  1 / (1 + e^{−f})  (link "logit")
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik = ig.likelihoods.Binomial(total_count=10, link="logit")
-    >>> print(lik.log_prob(jnp.zeros((1, 1)), jnp.full((1, 1), 5.0)).round(4))
-    [[-1.4020]]
+    Args:
+        total_count: n, the number of trials: one number, one for each output [P], or `PerDatum`. It is not trained.
+        link: "probit" or "logit".
+
+    Raises:
+        ValueError: if `total_count` is not whole, or `link` is another one.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik = ig.likelihoods.Binomial(total_count=10, link="logit")
+        >>> print(lik.log_prob(jnp.zeros((1, 1)), jnp.full((1, 1), 5.0)).round(4))
+        [[-1.4020]]
     """
 
     total_count: Float[Array, "*P"] | PerDatum = fixed()

@@ -1,4 +1,4 @@
-"""Continuous labels: heavy tails on the line, positive numbers, shares."""
+"""Likelihoods of continuous labels: real numbers with heavy tails, positive numbers, and shares."""
 
 import math
 
@@ -24,7 +24,7 @@ from inducing.likelihoods.base import (
 from inducing.likelihoods.links import AbstractShareLink, as_share_link, check_link
 from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
-from inducing.numerics.quadrature import student_t_cdf, threshold_cdf
+from inducing.numerics.cdfs import student_t_cdf, threshold_cdf
 from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
 from inducing.parameters import fixed, positive
 
@@ -32,13 +32,18 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 class StudentT(AbstractElementwise):
-    """p(y | f) = Student-t with `df` degrees of freedom (fixed), location f and scale `scale`: robust to outliers.
+    """Student-t noise, which is robust to outliers.
 
         p(y | f) = Γ((ν + 1)/2) / (Γ(ν/2) √(πν) s) (1 + ((y − f)/s)²/ν)^−(ν + 1)/2,    ν = `df`, s = `scale`
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> print(ig.likelihoods.StudentT(df=4.0, scale=0.5).log_prob(jnp.zeros((1, 1)), jnp.zeros((1, 1))).round(4))
-    [[-0.2877]]
+    Args:
+        df: ν, the degrees of freedom, one number or one for each output [P]. It is not trained.
+        scale: s, one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> print(ig.likelihoods.StudentT(df=4.0, scale=0.5).log_prob(jnp.zeros((1, 1)), jnp.zeros((1, 1))).round(4))
+        [[-0.2877]]
     """
 
     df: Float[Array, "*P"] = fixed(4.0, parameters.POSITIVE)
@@ -83,12 +88,18 @@ class StudentT(AbstractElementwise):
 
 
 class Laplace(AbstractLikelihood):
-    """p(y | f) = e^{−|y − f| / scale} / (2 scale); every expectation is a closed form of the normal cdf.
+    """Laplace noise. All expectations are closed forms of the normal cdf.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Laplace().expected_log_prob(zero, one, zero).round(4))      # −log 2 − √(2/π)
-    [[-1.491]]
+        p(y | f) = e^{−|y − f|/s} / (2 s),    s = `scale`
+
+    Args:
+        scale: s, one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Laplace().expected_log_prob(zero, one, zero).round(4))  # −log 2 − √(2/π)
+        [[-1.491]]
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
@@ -132,14 +143,15 @@ class Laplace(AbstractLikelihood):
     def _tails(self, mean, cov, y, index):
         """log E of the two exponential sides e^{∓(y − f)/scale} over their half-lines, and the standardised y."""
         scale = broadcast(self.scale, mean.shape, index)
-        floor = scale**2 * 100 * jnp.finfo(mean.dtype).eps  # narrower q(f) cannot be told from a point
+        floor = scale**2 * 100 * jnp.finfo(mean.dtype).eps  # a narrower q(f) is a point to within rounding
         variance = jnp.maximum(marginal_variance(mean, cov), floor)
         sd = jnp.sqrt(variance)
         u, ratio = (y - mean) / sd, sd / scale
 
         def side(u: Array) -> Array:
-            """½ ratio² − u ratio + log Φ(a), a = u − ratio; for a < 0 as −½u² + log(Φ(a) e^{a²/2}): no cancellation."""
+            """½ ratio² − u ratio + log Φ(a), a = u − ratio."""
             a = u - ratio
+            # For a < 0 the same is −½u² + log(Φ(a) e^{a²/2}), where no large terms cancel.
             left = jnp.log(half_erfcx(math.sqrt(0.5) * jnp.maximum(-a, 0.0))) - 0.5 * u * u
             return jnp.where(a < 0, left, ratio * (0.5 * ratio - u) + log_ndtr(jnp.maximum(a, 0.0)))
 
@@ -158,12 +170,18 @@ class Laplace(AbstractLikelihood):
 
 
 class LogNormal(AbstractLikelihood):
-    """log y ~ N(f, scale²), y > 0: the closed forms of Gaussian noise on log y.
+    """Log-normal likelihood of positive labels: Gaussian noise on log y. All expectations have closed forms.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik = ig.likelihoods.LogNormal(scale=0.5)
-    >>> print(lik.predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1))).median.round(4))
-    [[1.]]
+        log y ~ N(f, s²),    s = `scale`
+
+    Args:
+        scale: s, one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik = ig.likelihoods.LogNormal(scale=0.5)
+        >>> print(lik.predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1))).median.round(4))
+        [[1.]]
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
@@ -213,19 +231,25 @@ class LogNormal(AbstractLikelihood):
 
 
 def _scaled_cdf(likelihood: AbstractElementwise, mean: Array, cov: Array, y: Array, index: Array | None) -> Array:
-    """P(label ≤ y) of a label that e^f scales, f ~ N(mean, cov): P(label ≤ y | f) falls in f by y p(y | f)."""
+    """P(label ≤ y) of a label with scale e^f under f ~ N(mean, cov), from ∂/∂f P(label ≤ y | f) = −y p(y | f)."""
     focus = likelihood.focus(y, index=index)
     variance = marginal_variance(mean, cov)
     return threshold_cdf(lambda f: likelihood.log_prob(f, y, index=index), mean, variance, PREDICTIVE_NODES, *focus)
 
 
 class Gamma(AbstractElementwise):
-    """p(y | f) = Gamma(y; shape, scale e^f) = y^{shape − 1} exp(−y e^{−f}) / (Γ(shape) e^{shape f}), y > 0.
+    """Gamma likelihood of positive labels, with scale e^f.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> one = jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Gamma(shape=1.0).log_prob(0 * one, one))
-    [[-1.]]
+        p(y | f) = y^{a − 1} exp(−y e^{−f}) / (Γ(a) e^{a f}),    a = `shape`
+
+    Args:
+        shape: a, one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Gamma(shape=1.0).log_prob(0 * one, one))
+        [[-1.]]
     """
 
     shape: Float[Array, "*P"] = positive(1.0)
@@ -238,7 +262,7 @@ class Gamma(AbstractElementwise):
         return start_of_noisy_labels(log_labels(y) - np.log(np.asarray(self.shape)))
 
     def _log_density(self, f: Array, ratio: Array, y: Array) -> Array:
-        """With ratio for y e^{−f}."""
+        """The log density, given ratio = y e^{−f} or its expectation."""
         shape = broadcast(self.shape, f.shape, None)
         return (shape - 1) * jnp.log(y) - ratio - gammaln(shape) - shape * f
 
@@ -266,12 +290,15 @@ class Gamma(AbstractElementwise):
 
 
 class Exponential(AbstractElementwise):
-    """p(y | f) = e^{−f} exp(−y e^{−f}), y ≥ 0: the exponential distribution with mean e^f.
+    """Exponential distribution of labels y ≥ 0, with mean e^f.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> one = jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Exponential().log_prob(0 * one, one))
-    [[-1.]]
+        p(y | f) = e^{−f} exp(−y e^{−f})
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Exponential().log_prob(0 * one, one))
+        [[-1.]]
     """
 
     @property
@@ -282,7 +309,7 @@ class Exponential(AbstractElementwise):
         return start_of_noisy_labels(log_labels(y))
 
     def log_prob(self, f, y, *, index=None):
-        return -f - bounded_exp(jnp.log(y) - f)  # not y e^{−f}: 0 · ∞
+        return -f - bounded_exp(jnp.log(y) - f)  # y e^{−f} could be 0 · ∞
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return -mean - y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean)
@@ -304,12 +331,18 @@ class Exponential(AbstractElementwise):
 
 
 class Weibull(AbstractElementwise):
-    """p(y | f) = (k/λ) (y/λ)^{k − 1} exp(−(y/λ)^k), λ = e^f, k = `shape`, y > 0: lifetimes.
+    """Weibull likelihood of positive labels such as lifetimes.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> one = jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Weibull(shape=1.0).log_prob(0 * one, one))
-    [[-1.]]
+        p(y | f) = (k/λ) (y/λ)^{k − 1} exp(−(y/λ)^k),    λ = e^f, k = `shape`
+
+    Args:
+        shape: k, one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Weibull(shape=1.0).log_prob(0 * one, one))
+        [[-1.]]
     """
 
     shape: Float[Array, "*P"] = positive(1.0)
@@ -350,12 +383,22 @@ class Weibull(AbstractElementwise):
 
 
 class Beta(AbstractElementwise):
-    """p(y | f) = Beta(y; scale·p, scale·(1 − p)), p = Φ(f) (link "probit") or 1 / (1 + e^{−f}) ("logit"), 0 < y < 1.
+    """Beta likelihood of shares, 0 < y < 1, with mean p.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> half = jnp.full((1, 1), 0.5)
-    >>> print(ig.likelihoods.Beta(scale=4.0).log_prob(0 * half, half).round(4))      # log Beta(½; 2, 2)
-    [[0.4055]]
+        p(y | f) = Beta(y; s p, s (1 − p)),    p = Φ(f)  (link "probit")  or  1 / (1 + e^{−f})  (link "logit")
+
+    Args:
+        scale: s, one number or one for each output [P]. The variance of y is p (1 − p) / (1 + s).
+        link: "probit" or "logit".
+
+    Raises:
+        ValueError: if `link` is neither of them.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> half = jnp.full((1, 1), 0.5)
+        >>> print(ig.likelihoods.Beta(scale=4.0).log_prob(0 * half, half).round(4))  # log Beta(½; 2, 2)
+        [[0.4055]]
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
@@ -376,7 +419,7 @@ class Beta(AbstractElementwise):
         log_scale = jnp.log(scale)
         log_a, log_b = log_scale + self.link.log(f), log_scale + self.link.log(-f)
         a, b = jnp.exp(log_a), jnp.exp(log_b)
-        # log Γ(a) = log Γ(1 + a) − log a, where a may underflow but its logarithm does not
+        # log Γ(a) = log Γ(1 + a) − log a holds where a underflows: its logarithm does not
         normaliser = gammaln(1 + a) - log_a + gammaln(1 + b) - log_b - gammaln(scale)
         return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - normaliser
 
@@ -399,7 +442,7 @@ class Beta(AbstractElementwise):
 
     def focus(self, y, *, index=None):
         scale = broadcast(self.scale, y.shape, index)
-        # Of shares p = a / scale with a < 1 the density is about a y^a / y: it peaks at a = −1 / log y, not at p = y.
+        # For p = a / scale with a < 1 the density is about a y^a / y, whose peak is at a = −1 / log y, not at p = y.
         least = jnp.minimum(1 / (scale * (1 - jnp.log(y))), 0.5)
         rest = jnp.minimum(1 / (scale * (1 - jnp.log1p(-y))), 0.5)
         return self.link.focus(jnp.clip(y, least, 1 - rest), 1 + scale)

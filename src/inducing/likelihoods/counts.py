@@ -1,4 +1,4 @@
-"""Counts: Poisson, negative binomial, and both with extra zeros."""
+"""Likelihoods of counts: Poisson, negative binomial, and both with extra zeros."""
 
 import math
 
@@ -22,15 +22,16 @@ from inducing.likelihoods.base import (
 from inducing.likelihoods.links import AbstractRateLink, as_positive_link, check_link, logistic_expected_log_prob
 from inducing.likelihoods.starts import LatentStart, start_of_counts, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import COUNT, Support
-from inducing.numerics.quadrature import expectation, threshold_cdf
+from inducing.numerics.cdfs import threshold_cdf
+from inducing.numerics.quadrature import expectation
 from inducing.numerics.special import bounded_exp, logistic_log_prob, stirling_remainder
 from inducing.parameters import POSITIVE, fixed, positive, unit_interval
 
 
 def _poisson_log_prob(log_rate: Array, y: Array, log_mean_rate: Array | None = None) -> Array:
-    """y log rate − rate − log y!, by Stirling's formula: terms in rate / (y + 1), which do not cancel for large y.
+    """y log rate − rate − log y!, by Stirling's formula in terms of rate / (y + 1), which do not cancel for large y.
 
-    Given `log_mean_rate`, log E[rate], that of the mean, where `log_rate` is E[log rate].
+    For the expectation over a random rate, `log_rate` is E[log rate] and `log_mean_rate` is log E[rate].
     """
     x = y + 1
     shift = log_rate - jnp.log(x)
@@ -55,7 +56,7 @@ def _negative_binomial_expected_log_prob(mean: Array, cov: Array, concentration:
 
 
 def _poisson_focus(y: Array) -> tuple[Array, Array]:
-    """Where in log rate a count peaks, and within what width."""
+    """Where the density of a count has its peak, as a function of log rate, and the width of that."""
     count = jnp.maximum(y, 0.0)
     return jnp.log(count + 0.5), 1 / jnp.sqrt(count + 1)
 
@@ -66,7 +67,7 @@ def _negative_binomial_focus(y: Array, concentration: Array) -> tuple[Array, Arr
 
 
 def _poisson_cdf(mean: Array, cov: Array, y: Array) -> Array:
-    """P(count ≤ y) of a Poisson of rate e^f, f ~ N(mean, cov)."""
+    """P(count ≤ y) of a Poisson distribution of rate e^f under f ~ N(mean, cov)."""
     k = jnp.maximum(jnp.floor(y), 0.0)
 
     def log_density(f: Array) -> Array:  # ∂/∂rate P(count ≤ k | rate) = −p(k | rate)
@@ -78,7 +79,7 @@ def _poisson_cdf(mean: Array, cov: Array, y: Array) -> Array:
 
 
 def _negative_binomial_cdf(mean: Array, cov: Array, concentration: Array, y: Array) -> Array:
-    """P(count ≤ y) of a negative binomial of mean e^f, f ~ N(mean, cov)."""
+    """P(count ≤ y) of a negative binomial distribution of mean e^f under f ~ N(mean, cov)."""
     k = jnp.maximum(jnp.floor(y), 0.0)
 
     def log_density(f: Array) -> Array:  # ∂/∂p P(count ≤ k | p) = −(k + c) p(k | p) / (1 − p), p = μ/(c + μ)
@@ -91,14 +92,26 @@ def _negative_binomial_cdf(mean: Array, cov: Array, concentration: Array, y: Arr
 
 
 class Poisson(AbstractElementwise):
-    """p(y | f) = Poisson(y | exposure · link(f)), link "exp" or "softplus"; exposure is a number, [P] or `PerDatum`.
+    """Poisson likelihood of counts.
 
-    With exp, E log p = y (mean + log exposure) − exposure e^{mean + cov/2} − log y!.
+        p(y | f) = Poisson(y | c · link(f)),    c = `exposure`
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> one = jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Poisson(exposure=2.0).log_prob(0 * one, one).round(4))      # log 2 − 2
-    [[-1.3069]]
+    With the link "exp" the expectation has a closed form:
+
+        E log p(y | f) = y (mean + log c) − c e^{mean + cov/2} − log y!
+
+    Args:
+        link: "exp" or "softplus".
+        exposure: c, one number, one for each output [P], or `PerDatum`. It is not trained.
+
+    Raises:
+        ValueError: if `link` is neither of them.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Poisson(exposure=2.0).log_prob(0 * one, one).round(4))  # log 2 − 2
+        [[-1.3069]]
     """
 
     link: AbstractRateLink = eqx.field(converter=as_positive_link, default="exp")
@@ -175,14 +188,20 @@ class Poisson(AbstractElementwise):
 
 
 class NegativeBinomial(AbstractElementwise):
-    """Counts with mean μ = e^f and variance μ + μ²/concentration: a Poisson of Gamma-distributed rate.
+    """Negative binomial likelihood of counts with mean μ and variance μ + μ²/c.
 
-        p(y | f) = Γ(y + c) / (y! Γ(c)) (c/(c + μ))ᶜ (μ/(c + μ))ʸ,    c = `concentration`
+        p(y | f) = Γ(y + c) / (y! Γ(c)) (c/(c + μ))ᶜ (μ/(c + μ))ʸ,    μ = e^f, c = `concentration`
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> zero = jnp.zeros((1, 1))
-    >>> print(ig.likelihoods.NegativeBinomial(concentration=1.0).log_prob(zero, zero).round(4))      # log ½
-    [[-0.6931]]
+    It is a Poisson distribution whose rate has a Gamma distribution.
+
+    Args:
+        concentration: c, one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> zero = jnp.zeros((1, 1))
+        >>> print(ig.likelihoods.NegativeBinomial(concentration=1.0).log_prob(zero, zero).round(4))  # log ½
+        [[-0.6931]]
     """
 
     concentration: Float[Array, "*P"] = positive(1.0)
@@ -218,12 +237,18 @@ class NegativeBinomial(AbstractElementwise):
 
 
 class ZeroInflatedPoisson(AbstractElementwise):
-    """y = 0 with probability `zero_probability`, else Poisson(e^f).
+    """Poisson likelihood of counts with extra zeros.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> zero = jnp.zeros((1, 1))
-    >>> print(ig.likelihoods.ZeroInflatedPoisson(0.5).log_prob(zero, zero).round(4))      # log(½ + ½ e⁻¹)
-    [[-0.3799]]
+        p(y | f) = π [y = 0] + (1 − π) Poisson(y | e^f),    π = `zero_probability`
+
+    Args:
+        zero_probability: π in (0, 1), one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> zero = jnp.zeros((1, 1))
+        >>> print(ig.likelihoods.ZeroInflatedPoisson(0.5).log_prob(zero, zero).round(4))  # log(½ + ½ e⁻¹)
+        [[-0.3799]]
     """
 
     zero_probability: Float[Array, "*P"] = unit_interval(0.1)
@@ -246,7 +271,7 @@ class ZeroInflatedPoisson(AbstractElementwise):
     def expected_log_prob(self, mean, cov, y, *, index=None):
         gate = broadcast(self.zero_probability, mean.shape, index)
         variance = marginal_variance(mean, cov)
-        # Where y = 0 this is not used, but an overflow would spoil its gradient.
+        # This is not used where y = 0, but an overflow would make its gradient NaN there.
         log_mean_rate = jnp.where(y == 0, 0.0, mean + 0.5 * variance)
         counted = jnp.log1p(-gate) + _poisson_log_prob(mean, y, log_mean_rate)
         level = 1 - jnp.log(gate)  # the rate at which the Poisson's e^{−rate} falls below the gate
@@ -271,13 +296,20 @@ class ZeroInflatedPoisson(AbstractElementwise):
 
 
 class ZeroInflatedNegativeBinomial(AbstractElementwise):
-    """y = 0 with probability `zero_probability`, else a negative binomial of mean e^f and the given concentration.
+    """Negative binomial likelihood of counts with extra zeros.
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> zero = jnp.zeros((1, 1))
-    >>> lik = ig.likelihoods.ZeroInflatedNegativeBinomial(concentration=1.0, zero_probability=0.5)
-    >>> print(lik.log_prob(zero, zero).round(4))                                          # log(½ + ½ ½)
-    [[-0.2877]]
+        p(y | f) = π [y = 0] + (1 − π) NegativeBinomial(y | e^f, c),    π = `zero_probability`, c = `concentration`
+
+    Args:
+        concentration: c, one number or one for each output [P].
+        zero_probability: π in (0, 1), one number or one for each output [P].
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> zero = jnp.zeros((1, 1))
+        >>> lik = ig.likelihoods.ZeroInflatedNegativeBinomial(concentration=1.0, zero_probability=0.5)
+        >>> print(lik.log_prob(zero, zero).round(4))                                      # log(½ + ½ ½)
+        [[-0.2877]]
     """
 
     concentration: Float[Array, "*P"] = positive(1.0)

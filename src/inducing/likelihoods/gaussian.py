@@ -1,4 +1,4 @@
-"""Gaussian noise: of one size, of a size per output or datum, or of a size that a second latent function sets."""
+"""Gaussian noise: of a given variance, or of a variance that a second latent function sets."""
 
 import math
 
@@ -25,14 +25,18 @@ def _normal_log_prob(y: Array, mean: Array, variance: Array) -> Array:
 
 
 class Gaussian(AbstractLikelihood):
-    """p(y | f) = N(y | f, variance); variance is a scalar, [P] (one per output) or `PerDatum` (known noise).
+    """Gaussian noise. All expectations have closed forms.
 
-    E log p = log N(y | mean, variance) − ½ cov / variance, in closed form.
+        p(y | f) = N(y | f, σ²),    E log p(y | f) = log N(y | mean, σ²) − ½ cov / σ²
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
-    >>> print(ig.likelihoods.Gaussian(variance=0.5).expected_log_prob(zero, one, zero).round(4))
-    [[-1.5724]]
+    Args:
+        variance: σ², one number, one for each output [P], or known noise variances `PerDatum`, which are not trained.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
+        >>> print(ig.likelihoods.Gaussian(variance=0.5).expected_log_prob(zero, one, zero).round(4))
+        [[-1.5724]]
     """
 
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
@@ -98,19 +102,28 @@ class Gaussian(AbstractLikelihood):
 
 
 class HeteroscedasticGaussian(AbstractLikelihood):
-    """p(y | f) = N(y | f_0, link(f_1)²): the first P latents are the means, the next P set the standard deviations.
+    """Gaussian noise whose standard deviation is a function of the inputs too.
 
-    `link` is any positive function, exp by default; with exp the expectation has a closed form, correlated
-    latents included: tilting N(f_0, f_1) by exp(−2 f_1) shifts f_0 by −2 Cov(f_0, f_1), so
+        p(y | f) = N(y | f_0, link(f_1)²)
+
+    The first P latents are the means, the next P set the standard deviations. With the link exp the expectation has a
+    closed form, also for correlated latents: multiplying N(f_0, f_1) by exp(−2 f_1) shifts f_0 by −2 Cov(f_0, f_1), so
 
         E[e^{−2 f_1} (y − f_0)²] = e^{−2 m_1 + 2 v_1} ((y − m_0 + 2 c_01)² + v_0).
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik = ig.likelihoods.HeteroscedasticGaussian()
-    >>> lik.num_latents(1)
-    2
-    >>> print(lik.log_prob(jnp.zeros((1, 2)), jnp.zeros((1, 1))).round(4))
-    [[-0.9189]]
+    Args:
+        link: "exp" (or `jnp.exp`), "softplus", or any positive function of arrays.
+
+    Raises:
+        ValueError: if `link` is neither a known name nor a function.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik = ig.likelihoods.HeteroscedasticGaussian()
+        >>> lik.num_latents(1)
+        2
+        >>> print(lik.log_prob(jnp.zeros((1, 2)), jnp.zeros((1, 1))).round(4))
+        [[-0.9189]]
     """
 
     link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
@@ -167,7 +180,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
         def log_prob(f1: Array) -> Array:
             return _normal_log_prob(y, m0 + slope * (f1 - m1), rest + self.link(f1) ** 2)
 
-        # A label far from the mean speaks of a noise as large as its distance.
+        # The density of a label far from the mean peaks where the noise is as large as that distance.
         peak, width, _ = peak_of(log_prob, m1)
         return log_expectation(log_prob, m1, v1, PREDICTIVE_NODES, peak, width)
 

@@ -1,6 +1,4 @@
-"""Unordered classes: one latent function a class."""
-
-import numbers
+"""Likelihoods of unordered classes, with one latent function for each class."""
 
 import equinox as eqx
 import jax
@@ -13,30 +11,21 @@ from inducing.likelihoods.base import BEND, AbstractLikelihood
 from inducing.likelihoods.gaussian import regress
 from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import Support, classes
-from inducing.numerics.quadrature import (
-    expectation,
-    gaussian_nodes,
-    graded_nodes,
-    log_expectation,
-    qmc_rule,
-    root,
-    safe_sqrt,
-    tensor_rule,
-    tower_expectation,
-)
-from inducing.numerics.special import log_sigmoid_tower
-from inducing.parameters import UNIT_INTERVAL, fixed
+from inducing.numerics.cubature import gaussian_nodes, qmc_rule, root, tensor_rule
+from inducing.numerics.quadrature import expectation, graded_nodes, log_expectation, tower_expectation
+from inducing.numerics.special import log_sigmoid_tower, safe_sqrt
+from inducing.parameters import UNIT_INTERVAL, as_whole, fixed
 
 QMC_NODES = 1024
 
 
 class AbstractCategorical(AbstractLikelihood):
-    """A label in {0, …, C − 1} that depends on C latents."""
+    """A likelihood of one label in {0, …, C − 1} that depends on C latents."""
 
     num_classes: eqx.AbstractVar[int]
 
     def __check_init__(self):
-        if not isinstance(self.num_classes, numbers.Integral) or self.num_classes < 2:
+        if not isinstance(self.num_classes, int) or self.num_classes < 2:
             raise ValueError(
                 f"{type(self).__name__}.num_classes must be a whole number of at least 2, got {self.num_classes!r}."
             )
@@ -106,19 +95,28 @@ def _margins(mean: Array, cov: Array, y: Array) -> tuple[Array, Array]:
 
 
 class Softmax(AbstractCategorical):
-    """p(y = c | f) = e^{f_c} / Σ_j e^{f_j}.
+    """Softmax likelihood of C classes, with labels 0, …, C − 1 in one column.
 
-    Only the C − 1 margins f_c − f_y matter: their expectation is a one-dimensional rule for two classes, a
-    two-dimensional one for three and a fixed quasi-Monte Carlo rule for more (an error of about 1e-3, and of about
-    1e-2 under latents of a standard deviation of 5 and more).
+        p(y = c | f) = e^{f_c} / Σ_j e^{f_j}
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik = ig.likelihoods.Softmax(num_classes=3)
-    >>> print(lik.predictive(jnp.zeros((1, 3)), jnp.ones((1, 3))).probabilities.round(4))
-    [[0.3333 0.3333 0.3333]]
+    Only the C − 1 margins f_c − f_y matter. Expectations over them use a one-dimensional rule for two classes, a
+    two-dimensional rule for three, and a fixed quasi-Monte Carlo rule for more, with an error of about 1e-3 (about 1e-2
+    if latents have a standard deviation of 5 or more).
+
+    Args:
+        num_classes: C, at least 2.
+
+    Raises:
+        ValueError: if `num_classes` is not a whole number of at least 2.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik = ig.likelihoods.Softmax(num_classes=3)
+        >>> print(lik.predictive(jnp.zeros((1, 3)), jnp.ones((1, 3))).probabilities.round(4))
+        [[0.3333 0.3333 0.3333]]
     """
 
-    num_classes: int = eqx.field(static=True)
+    num_classes: int = eqx.field(static=True, converter=as_whole)
 
     def log_prob(self, f, y, *, index=None):
         return jnp.take_along_axis(jax.nn.log_softmax(f, axis=-1), y.astype(int), axis=-1)
@@ -178,18 +176,29 @@ def _log_first_of_three(margin: Array, cov: Array) -> Array:
 
 
 class RobustMax(AbstractCategorical):
-    """p(y = c | f) = 1 − epsilon if c = argmax f, else epsilon / (C − 1): tolerant of mislabelled data.
+    """Robust-max likelihood of C classes, which tolerates mislabelled data.
 
-    With P = P(f_y is the largest), E log p = P log(1 − ε) + (1 − P) log(ε/(C − 1)). P is a one-dimensional
-    integral of a product of normal cdfs for independent latents, quasi-Monte Carlo for correlated ones.
+        p(y = c | f) = 1 − ε if c = argmax f, else ε/(C − 1),    ε = `epsilon`
+        E log p(y | f) = P log(1 − ε) + (1 − P) log(ε/(C − 1)),    P = P(f_y is the largest)
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik = ig.likelihoods.RobustMax(num_classes=4)
-    >>> print(lik.predictive(jnp.zeros((1, 4)), jnp.ones((1, 4))).probabilities.round(4))
-    [[0.25 0.25 0.25 0.25]]
+    For independent latents P is a one-dimensional integral of a product of normal cdfs. For correlated ones it is
+    computed by quasi-Monte Carlo.
+
+    Args:
+        num_classes: C, at least 2.
+        epsilon: ε in (0, 1), the probability of a wrong label. It is not trained.
+
+    Raises:
+        ValueError: if `num_classes` is not a whole number of at least 2.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik = ig.likelihoods.RobustMax(num_classes=4)
+        >>> print(lik.predictive(jnp.zeros((1, 4)), jnp.ones((1, 4))).probabilities.round(4))
+        [[0.25 0.25 0.25 0.25]]
     """
 
-    num_classes: int = eqx.field(static=True)
+    num_classes: int = eqx.field(static=True, converter=as_whole)
     epsilon: Float[Array, ""] = fixed(1e-3, UNIT_INTERVAL)
 
     def _log_hit(self) -> tuple[Array, Array]:
@@ -208,7 +217,16 @@ class RobustMax(AbstractCategorical):
     def prob_largest(
         self, mean: Float[Array, "N C"], cov: Float[Array, "N C ..."], y: Float[Array, "N 1"]
     ) -> Float[Array, "N 1"]:
-        """P(f_y > f_c for all c ≠ y)."""
+        """P(f_y > f_c for all c ≠ y) under f ~ N(mean, cov).
+
+        Args:
+            mean: means of the latents [N, C].
+            cov: their variances [N, C] or covariances [N, C, C].
+            y: labels [N, 1].
+
+        Returns:
+            Probabilities [N, 1].
+        """
         if cov.ndim == mean.ndim:
             return _largest_independent(mean, cov, y)
         return _largest_correlated(*_margins(mean, cov, y))
@@ -228,13 +246,13 @@ def _largest_independent(mean: Array, variance: Array, y: Array) -> Array:
     m, v = jnp.take_along_axis(mean, own, axis=1), jnp.take_along_axis(variance, own, axis=1)
     rival = jnp.take_along_axis(mean, others, axis=1)
     sd = jnp.maximum(safe_sqrt(jnp.take_along_axis(variance, others, axis=1)), 1e-3 * safe_sqrt(v) + 1e-8)
-    best = jnp.argmax(rival - 3 * sd, axis=1, keepdims=True)  # its cdf is the steepest that is not cut off by another's
+    best = jnp.argmax(rival - 3 * sd, axis=1, keepdims=True)  # the steepest cdf that no other one cuts off
     centre, width = jnp.take_along_axis(rival, best, axis=1), jnp.take_along_axis(sd, best, axis=1)
     return expectation(lambda f: jnp.prod(ndtr((f - rival) / sd), axis=1, keepdims=True), m, v, 80, centre, 1.5 * width)
 
 
 def _largest_correlated(margin: Array, cov: Array) -> Array:
-    """P(all margins < 0), one margin after the other, each drawn below 0 given those before (Genz)."""
+    """P(all margins < 0) by Genz's method: one margin after the other, each sampled below 0 given those before."""
     factor = root(cov)
     dim = margin.shape[-1]
     nodes, weights = qmc_rule(max(dim - 1, 1), QMC_NODES)

@@ -1,4 +1,4 @@
-"""Ordered classes."""
+"""A likelihood of ordered classes."""
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,25 @@ from inducing.parameters import ordered, positive
 
 
 class Ordinal(AbstractLikelihood):
-    """p(y = j | f) = Φ((a_j − f)/sigma) − Φ((a_{j−1} − f)/sigma), a = `cutpoints` between −∞ and ∞, y in {0, …, K − 1}.
+    """Ordinal likelihood of K ordered classes, y ∈ {0, …, K − 1}.
 
-    A label says between which cutpoints f + N(0, sigma²) lies, so that predictions are the same formula with
-    sigma² + cov in place of sigma².
+        p(y = j | f) = Φ((a_j − f)/σ) − Φ((a_{j−1} − f)/σ),    a_{−1} = −∞, a_{K−1} = ∞
 
-    >>> import inducing as ig, jax.numpy as jnp
-    >>> lik = ig.likelihoods.Ordinal(cutpoints=[-1.0, 1.0])
-    >>> print(lik.predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1))).probabilities.round(4))
-    [[0.1587 0.6827 0.1587]]
+    A label says between which cutpoints f + N(0, σ²) lies. Predictions are therefore the same formula with σ² + cov in
+    place of σ².
+
+    Args:
+        cutpoints: a, the K − 1 boundaries between the classes, in increasing order.
+        sigma: σ, one number or one for each output [P].
+
+    Raises:
+        ValueError: if `cutpoints` is not an increasing vector.
+
+    Examples:
+        >>> import inducing as ig, jax.numpy as jnp
+        >>> lik = ig.likelihoods.Ordinal(cutpoints=[-1.0, 1.0])
+        >>> print(lik.predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1))).probabilities.round(4))
+        [[0.1587 0.6827 0.1587]]
     """
 
     cutpoints: Float[Array, "K"] = ordered()
@@ -41,7 +51,7 @@ class Ordinal(AbstractLikelihood):
 
     @property
     def num_classes(self) -> int:
-        """K, one more than there are cutpoints."""
+        """K, the number of cutpoints plus one."""
         return self.cutpoints.shape[-1] + 1
 
     @property
@@ -58,7 +68,7 @@ class Ordinal(AbstractLikelihood):
         return unknown_start(self.num_latents(y.shape[1]))
 
     def _edges(self, y: Array) -> tuple[Array, Array]:
-        """The cutpoints below and above each label; the outer ones stand in for −∞ and ∞."""
+        """The cutpoints below and above each label; the outermost ones replace −∞ and ∞."""
         last = self.num_classes - 2
         label = y.astype(int)
         return self.cutpoints[jnp.clip(label - 1, 0, last)], self.cutpoints[jnp.clip(label, 0, last)]
@@ -70,7 +80,10 @@ class Ordinal(AbstractLikelihood):
         return log_ndtr_difference(lower, upper)
 
     def _log_any_cell(self, f: Array, sigma: Array, y: Array) -> Array:
-        """`_log_cell`, also of cells so narrow that rounding leaves little of the difference; slower in training."""
+        """`_log_cell`, but exact also for cells so narrow that their probability is lost to rounding.
+
+        It is slower, so training does without it.
+        """
         lower, upper = self._edges(y)
         middle, width = (0.5 * (lower + upper) - f) / sigma, (upper - lower) / sigma
         small = (y > 0) & (y < self.num_classes - 1) & (width < 10 * float(jnp.finfo(f.dtype).eps) ** 0.5)

@@ -1,4 +1,4 @@
-"""A different likelihood for each output."""
+"""A likelihood for each output."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -16,12 +16,24 @@ from inducing.likelihoods.supports import Support
 
 
 class PerOutput(AbstractLikelihood):
-    """Output p has the likelihood `likelihoods[p]`; the latents of the outputs stand one after the other.
+    """A different likelihood for each output.
 
-    >>> import inducing as ig
-    >>> lik = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(0.1), ig.likelihoods.Bernoulli()])
-    >>> lik.num_latents(2)
-    2
+        p(y | f) = Π_p p_p(y_p | f_p)
+
+    The latents of the outputs are concatenated in the order of the outputs.
+
+    Args:
+        likelihoods: one likelihood for each output.
+
+    Raises:
+        ValueError: if there are none.
+        TypeError: if one of them is not a likelihood.
+
+    Examples:
+        >>> import inducing as ig
+        >>> lik = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(0.1), ig.likelihoods.Bernoulli()])
+        >>> lik.num_latents(2)
+        2
     """
 
     likelihoods: tuple[AbstractLikelihood, ...] = eqx.field(converter=tuple)

@@ -1,4 +1,4 @@
-"""What values a label may take: for checking user data, filling missing labels and bracketing quantiles."""
+"""The values that labels may take: used to check labels, to fill in missing ones and to search for quantiles."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,10 +9,20 @@ import numpy as np
 
 
 class Support(NamedTuple):
-    """A set of labels: a test of concrete values, a cure for the error message, and a member to fill gaps with.
+    """A set of values that labels may take.
 
-    `kind` is "real", "positive", "unit" or "count": how quantiles are searched. `largest(index)` is the largest label
-    of each datum and output, if there is one; without an index, that of any.
+    Attributes:
+        name: a description, for error messages.
+        kind: "real", "positive", "unit" or "count", which says how quantiles are searched.
+        contains: whether concrete values lie in the set, elementwise.
+        fill: a member of the set that replaces missing labels.
+        cure: what to do about labels outside the set, for error messages.
+        largest: the largest label of each datum and output, given the index of the data [N], or that of any datum,
+            given None.
+
+    Examples:
+        >>> COUNT.contains(np.array([0.0, 1.5])).tolist()
+        [True, False]
     """
 
     name: str
@@ -57,7 +67,7 @@ def classes(num: int) -> Support:
 
 
 def check_support(likelihood: str, support: Support, y: jax.Array | np.ndarray, index: Any = None) -> None:
-    """Raise a ValueError when a label that is not NaN lies outside the support."""
+    """Raise a ValueError if a label that is not NaN lies outside the support."""
     if isinstance(y, jax.core.Tracer) or isinstance(index, jax.core.Tracer):
         return
     y = np.asarray(y)
@@ -74,13 +84,13 @@ def check_support(likelihood: str, support: Support, y: jax.Array | np.ndarray, 
 
 
 def fill_missing(y: jax.Array, fill: float | np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """y [N, P] with NaN replaced by `fill`, and the mask of present labels."""
+    """The labels y [N, P] with `fill` in place of NaN, and the mask of present labels."""
     present = ~jnp.isnan(y)
     return jnp.where(present, y, jnp.asarray(fill, y.dtype)), present
 
 
 def successes(trials: np.ndarray, largest: Callable[[Any], Any]) -> Support:
-    """The labels 0, …, number of trials: `trials` for all data, `largest(index)` for those at hand."""
+    """The labels 0, …, number of trials: `trials` of all data, `largest(index)` of given data."""
     least, most = np.min(trials), np.max(trials)
     number = f"{most:g}" if least == most else f"{least:g} to {most:g}"
     return Support(

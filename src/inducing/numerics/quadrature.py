@@ -1,12 +1,11 @@
-"""Expectations under Gaussians: graded trapezoid, tensor and quasi-Monte Carlo rules.
+"""Expectations under Gaussians of one dimension, by graded trapezoid rules.
 
-The rule of choice in one dimension is the *graded trapezoid*. The trapezoid rule converges
-geometrically for analytic integrands that decay, and it needs about half the nodes of Gauss–Hermite
-when the integrand has singularities near the real axis (Student-t). A change of variables crowds its
-nodes around one place where the integrand bends within a width that is small beside the Gaussian's
-standard deviation, so that wide Gaussians need no more nodes than narrow ones. For integrands that bend it is a
-cubic, which keeps most nodes for the rest; for densities that peak it is a hyperbolic sine, whose nodes are dense
-at every scale from the peak's to the Gaussian's (`log_expectation`).
+The trapezoid rule converges geometrically for analytic integrands that decay. It needs about half the nodes of
+Gauss–Hermite when the integrand has singularities near the real axis, as Student-t densities have. A *graded* rule
+changes variables so that nodes are dense around one place where the integrand is curved on a scale much smaller than
+the Gaussian's standard deviation. Wide Gaussians then need no more nodes than narrow ones. For integrands with a bend
+the change of variables is a cubic, which leaves most nodes for the rest. For densities with a peak it is a hyperbolic
+sine, whose nodes are dense at every scale between the width of the peak and that of the Gaussian (`log_expectation`).
 """
 
 import functools
@@ -16,20 +15,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp, ndtr
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from inducing._xla import barrier
-from inducing.numerics.roots import bisect, half_width, largest_between
+from inducing.numerics.roots import half_width, largest_between
+from inducing.numerics.special import safe_sqrt
 
-REACH = 7.0  # standard deviations that the rules span on either side
-ROWS = 4096  # of a block of Gaussians whose nodes are stored at a time
-
-
-def safe_sqrt(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """√x with derivative 0, not ∞, at x = 0 (and value 0 below): a deterministic f keeps finite gradients."""
-    positive = x > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+REACH = 7.0  # the rules span this many standard deviations on either side
+ROWS = 4096  # nodes are stored for this many Gaussians at a time
 
 
 def graded_nodes(
@@ -41,10 +35,20 @@ def graded_nodes(
 ) -> tuple[Float[Array, "num *shape"], Float[Array, "num *shape"]]:
     """Nodes f and weights w with E[g(f)] ≈ Σ_k w_k g(f_k) for f ~ N(mean, variance), elementwise.
 
-    A trapezoid rule in t, where f = mean + sd·z and z − z0 = b t + a t³: spacing `width`-fine around
-    `centre` (z0 = (centre − mean)/sd) and coarse far from it; uniform in z when the Gaussian is no wider
-    than a few widths, or without a centre. z spans ±`REACH`. The nodes depend on mean and variance only as a choice
-    of rule, so derivatives pass through f = mean + sd·z alone.
+    The trapezoid rule in t, where f = mean + sd·z and z − z0 = b t + a t³, z0 = (centre − mean)/sd. Its spacing is as
+    fine as `width` around `centre` and coarse far from it. It is uniform in z if the Gaussian is not much wider than
+    `width`, or if there is no centre. The choice of nodes is not differentiated: derivatives pass through
+    f = mean + sd·z alone.
+
+    Args:
+        mean: means of the Gaussians.
+        variance: their variances; 0 is allowed.
+        num: the number of nodes.
+        centre: where the integrand has its bend.
+        width: the width of the bend.
+
+    Returns:
+        Nodes and weights, each with a leading axis of `num`.
     """
     sd = safe_sqrt(variance)
     steps = np.linspace(-1.0, 1.0, num)
@@ -70,7 +74,7 @@ def _standardised(mean, sd, centre, width):
 def _grading(mean, sd, num, centre, width):
     """The map z = z0 + b t + a t³, and the first t and the step of `num` nodes that span ±`REACH`."""
     z0, h = _standardised(mean, sd, centre, width)
-    z0 = jnp.clip(z0, -50.0, 50.0)  # farther from the Gaussian a centre does not matter
+    z0 = jnp.clip(z0, -50.0, 50.0)  # a centre farther away has no influence
     # On t ∈ [−1, 1] the plain rule has z = REACH·t. Near the centre we want dz/dt ≈ num/4 widths.
     b = jnp.minimum(0.25 * num * h + jnp.maximum(jnp.abs(z0) - REACH, 0.0), REACH)
     a = REACH - b
@@ -103,13 +107,14 @@ def expectation(
     centre: Float[Array, "*shape"] | None = None,
     width: Float[Array, "*shape"] | None = None,
 ) -> Float[Array, "*shape"]:
-    """E[fn(f)], f ~ N(mean, variance), elementwise, by the graded trapezoid rule (see `graded_nodes`).
+    """E[fn(f)] under f ~ N(mean, variance), elementwise, by the graded trapezoid rule (see `graded_nodes`).
 
-    >>> import jax, jax.numpy as jnp
-    >>> from inducing.numerics.quadrature import expectation
-    >>> zero, one = jnp.zeros(1), jnp.ones(1)
-    >>> print(expectation(jax.nn.softplus, zero, 1e4 * one, 32, zero, one).round(4))   # 100 / √(2π) + …
-    [39.901]
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from inducing.numerics.quadrature import expectation
+        >>> zero, one = jnp.zeros(1), jnp.ones(1)
+        >>> print(expectation(jax.nn.softplus, zero, 1e4 * one, 32, zero, one).round(4))  # 100 / √(2π) + …
+        [39.901]
     """
     f, w = graded_nodes(mean, variance, num, centre, width)
     return jnp.sum(w * jax.vmap(fn)(f), axis=0)
@@ -124,11 +129,11 @@ def tower_expectation(
     centre: Float[Array, "*shape"],
     width: float,
 ) -> Float[Array, "*shape"]:
-    """E[g(f)], f ~ N(mean, variance), by the graded trapezoid rule, for a fixed g with tower(f) = (g, g', g'')(f).
+    """E[g(f)] under f ~ N(mean, variance) by the graded trapezoid rule, for a fixed g with tower(f) = (g, g', g'')(f).
 
-    The same numbers as `expectation`, three times as fast with its gradient, which is right at variance 0 too:
-    ∂/∂mean = E g' (Bonnet) and ∂/∂variance = ½ E g'' (Price) come out of the same pass over the nodes, which
-    are stored for blocks of rows only.
+    The values are those of `expectation`. The derivatives ∂/∂mean = E g' (Bonnet) and ∂/∂variance = ½ E g'' (Price)
+    come from the same pass over the nodes, which makes the gradient cheap, and correct also at variance 0. Nodes are
+    stored only for a block of rows at a time.
     """
     return _tower(tower, mean, variance, num, centre, width)[0]
 
@@ -141,14 +146,15 @@ def _tower_jvp(tower, num, width, primals, tangents):
 
 
 def _tower(tower, mean, variance, num, centre, width):
-    once = barrier  # computed once, not in each loop that uses it
+    once = barrier  # so that XLA computes it once, and not again in each loop that uses it
 
     def block(mean, variance, centre):  # [1, n]; the nodes are the rows of what follows
         def at_nodes(x: Array) -> Array:
             return jnp.broadcast_to(x, (num, x.shape[1]))
 
         sd = safe_sqrt(variance)
-        # Nodes of a wide Gaussian resolve g', not the peak of g'': there E g'' = E[g' (f − mean)] / variance (Stein).
+        # The nodes of a wide Gaussian resolve g' but not the peak of g''. There we use Stein's lemma instead:
+        # E g'' = E[g' (f − mean)] / variance.
         wide = sd > 20 * width
         stein = jnp.where(wide, 1.0 / jnp.where(wide, variance, 1.0), 0.0)
         grading = _grading(mean, sd, num, centre, jnp.full_like(mean, width))
@@ -175,37 +181,49 @@ def log_expectation(
     centre: Float[Array, "*shape"],
     width: Float[Array, "*shape"],
 ) -> Float[Array, "*shape"]:
-    """log E[exp(log_fn(f))], f ~ N(mean, variance), elementwise, for a density that peaks at `centre` within `width`.
+    """log E[exp(log_fn(f))] under f ~ N(mean, variance), elementwise, for a density with a peak.
 
-    A trapezoid rule in t, where f = mean + sd·z and sinh(z − z0) = h sinh t, h = width/sd: spacing `width`-fine around
-    the centre, then in proportion to the distance from it, and uniform from one standard deviation on. So a peak may be
-    a million times narrower than the Gaussian. Nodes span the Gaussian and reach out to the centre. Where the
-    integrand is largest at some point between the two, too narrowly for these nodes, they gather there.
+    The trapezoid rule in t, where f = mean + sd·z and sinh(z − z0) = h sinh t, h = width/sd. Its spacing is as fine as
+    `width` around the centre, then proportional to the distance from it, and uniform beyond one standard deviation.
+    The peak may therefore be a million times narrower than the Gaussian. The nodes span the Gaussian and reach out to
+    the centre. If the integrand has its maximum between the two, too narrow for these nodes, they are centred there.
 
-    Where the Gaussian is wider than the peak, it is the Gaussian that moves with mean and variance, and the nodes stay
-    where they are: the slopes of the peak's two sides would cancel, all but the errors of the rule.
+    If the Gaussian is wider than the peak, derivatives move the Gaussian and keep the nodes fixed. Moving the nodes
+    would add the slopes of both sides of the peak, which cancel and leave only the error of the rule.
 
-    >>> zero, one = jnp.zeros(1), jnp.ones(1)
-    >>> print(log_expectation(lambda f: -0.5 * f * f, zero, 1e8 * one, 80, zero, one).round(4))   # −½ log(1e8 + 1)
-    [-9.2103]
+    Args:
+        log_fn: the logarithm of the density, elementwise.
+        mean: means of the Gaussians.
+        variance: their variances.
+        num: the number of nodes.
+        centre: where the density has its peak.
+        width: the width of the peak.
+
+    Returns:
+        The logarithms of the expectations.
+
+    Examples:
+        >>> zero, one = jnp.zeros(1), jnp.ones(1)
+        >>> print(log_expectation(lambda f: -0.5 * f * f, zero, 1e8 * one, 80, zero, one).round(4))  # −½ log(1e8 + 1)
+        [-9.2103]
     """
     sd = safe_sqrt(variance)
     z0, h = _standardised(mean, sd, centre, width)
     wide = h < 1
     m, s = (jnp.where(wide, jax.lax.stop_gradient(x), x) for x in (mean, sd))
     scale = jnp.where(wide, sd, 1.0)
-    shrinks = jnp.log(jax.lax.stop_gradient(scale) / scale)  # 0, with the slope of the Gaussian's height
+    shrinks = jnp.log(jax.lax.stop_gradient(scale) / scale)  # 0, with the derivative of the Gaussian's height
 
     def log_integrand(z: Array) -> Array:
         u = jnp.where(wide, (m - mean + s * z) / scale, z)
         return log_fn(m + s * z) - 0.5 * u * u + shrinks
 
-    far = min(100.0, 0.5 * math.log(float(jnp.finfo(z0.dtype).max)) - 10.0)  # where sinh² still has a value
+    far = min(100.0, 0.5 * math.log(float(jnp.finfo(z0.dtype).max)) - 10.0)  # sinh² does not overflow up to here
     between = jax.lax.stop_gradient(largest_between(log_integrand, z0))
     fall = jax.lax.stop_gradient(half_width(log_integrand, between))
     gain = log_integrand(between) + jnp.log(fall) - log_integrand(z0) - jnp.log(jnp.minimum(h, 1.0))
-    leave = ~(gain < 12.0) | (jnp.abs(z0) > far)  # what the peak itself holds is less than e⁻¹² of the whole
-    # The integrand has one hill, which nodes around z0 do not resolve: too far apart there, or everywhere.
+    leave = ~(gain < 12.0) | (jnp.abs(z0) > far)  # the peak holds less than e⁻¹² of the integral
+    # The integrand has one maximum that the nodes around z0 do not resolve: they are too far apart there.
     one_hill = log_integrand(0.5 * (between + z0)) >= log_integrand(z0)
     spacing = 0.5 * jnp.minimum(jnp.hypot(h, between - z0), 1.0)
     move = leave | (one_hill & ((fall < spacing) | (jnp.abs(z0) > 20.0)))
@@ -218,161 +236,3 @@ def log_expectation(
     z = z0[None] + jnp.arcsinh(x)
     log_w = jnp.log((upper - lower) / (num - 1))[None] + jnp.log(h[None] * jnp.cosh(t)) - 0.5 * jnp.log1p(x * x)
     return logsumexp(jax.vmap(log_integrand)(z) + log_w, axis=0) - 0.5 * math.log(2 * math.pi)
-
-
-def threshold_cdf(
-    log_density: Callable[[Array], Array],
-    mean: Float[Array, "*shape"],
-    variance: Float[Array, "*shape"],
-    num: int,
-    centre: Float[Array, "*shape"],
-    width: Float[Array, "*shape"],
-) -> Float[Array, "*shape"]:
-    """P(f < u), f ~ N(mean, variance), elementwise, for a threshold u of density exp(log_density), up to a factor.
-
-    That is E[F(f)] for any F that falls from 1 to 0, with −F′ the density of u: many a cdf P(y ≤ k | f) has a simple
-    derivative in f, but itself takes hundreds of operations. The density has one hill at `centre` of about `width`.
-
-    A trapezoid rule in t. Nodes are spaced sd-fine around the mean, where Φ((u − mean)/sd) rises, in proportion to the
-    distance from it, and width-fine from one width on; in the tails of u, in proportion to the distance from `centre`.
-    A Gaussian narrower than a hundredth of the width is replaced by a function of that width that has its variance,
-    Φ(z) + ½ ρ z φ(z), ρ = 1 − variance/that width²: an error of 1e-9.
-
-    >>> zero, one = jnp.zeros(1), jnp.ones(1)
-    >>> print(threshold_cdf(lambda u: -0.5 * u * u, one, 3.0 * one, 80, zero, one).round(6))   # Φ(−1/2)
-    [0.308538]
-    """
-    m, c, w = (jax.lax.stop_gradient(a) for a in (mean, centre, width))
-    wide = jnp.maximum(variance, (0.01 * w) ** 2)
-    sd, rho = jnp.sqrt(wide), 1 - variance / wide
-    top = jax.lax.stop_gradient(log_density(c))
-
-    def holds(s: Array) -> Array:  # whether there is any mass to speak of at u = centre + width·sinh s
-        return jax.lax.stop_gradient(log_density(c + w * jnp.sinh(s))) - top + jnp.log(jnp.cosh(s)) > -20.0
-
-    def end(sign: float) -> Array:  # of the mass, in widths from the centre
-        return sign * jnp.sinh(bisect(lambda s: holds(sign * s), jnp.ones_like(m), jnp.full_like(m, 33.0), 6))
-
-    lower, upper = end(-1.0), end(1.0)
-    even = jnp.where(upper - lower > 1e4, 1.0, 3.0)  # so many widths around the centre are spaced evenly
-
-    def stretched(x: Array) -> Array:
-        return even * jnp.arcsinh(x / even)
-
-    lower, upper = stretched(lower), stretched(upper)
-    s0 = jnp.clip(stretched((m - c) / w), lower, upper)
-    h = jnp.minimum(jax.lax.stop_gradient(sd) / (w * jnp.cosh(s0 / even)), 1.0)
-    first, last = jnp.arcsinh(jnp.sinh(lower - s0) / h), jnp.arcsinh(jnp.sinh(upper - s0) / h)
-    step = (last - first) / (num - 1)
-
-    def add(sums: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], None]:
-        t = first + step * i
-        x = h * jnp.sinh(t)
-        s = (s0 + jnp.arcsinh(x)) / even
-        u = c + w * even * jnp.sinh(s)
-        mass = jnp.exp(log_density(u) - top) * jnp.cosh(s) * jnp.cosh(t) / jnp.sqrt(1 + x * x)
-        z = (u - mean) / sd
-        rise = ndtr(z) + (0.5 / math.sqrt(2 * math.pi)) * rho * z * jnp.exp(-0.5 * z * z)
-        return (sums[0] + mass, sums[1] + mass * rise), None
-
-    zero = jnp.zeros_like(mean)
-    # One node at a time: what is the same for all of them is then computed once.
-    (total, above), _ = jax.lax.scan(add, (zero, zero), jnp.arange(num, dtype=mean.dtype))
-    return above / total
-
-
-def student_t_cdf(
-    x: Float[Array, "*shape"], df: Float[Array, "*shape"], variance: Float[Array, "*shape"], num: int
-) -> Float[Array, "*shape"]:
-    """P(e + t ≤ x), e ~ N(0, variance) and t Student-t with `df` degrees of freedom, elementwise.
-
-    Given the precision g ~ Gamma(df/2, df/2) of t, the sum is Gaussian: E[Φ(x √g / √(variance g + 1))]. A trapezoid
-    rule in τ, where 2 τ = arcsinh((h − a)/w) + arcsinh((h − b)/w), h = log g: nodes are dense around a, where the
-    density of h bends, and around b, where Φ does, e^{−b} = x² + variance. The error is relative, about 1e-7, however
-    heavy the tails and narrow or wide the Gaussian.
-
-    >>> zero = jnp.zeros(1)
-    >>> print(f"{student_t_cdf(zero - 1e6, zero + 1, zero, 80)[0]:.6e}")      # Cauchy: 1e-6/π
-    3.183099e-07
-    """
-    k = 0.5 * df
-    rate = jax.lax.stop_gradient(k)
-    fall = 36.0 / rate  # the nodes span where the density of h, (h − e^h + 1) k, has fallen by no more than e⁻³⁶
-    lower, upper = -fall - jnp.sqrt(2 * fall), jnp.minimum(jnp.sqrt(2 * fall), jnp.log(2 * fall + 2))
-    for _ in range(5):
-        lower, upper = (h - (jnp.expm1(h) - h - fall) / jnp.expm1(h) for h in (lower, upper))
-    width = 2 / jnp.sqrt(jnp.maximum(rate, 1.0))
-    a = jnp.maximum(-jnp.log(rate), 0.0)
-    b = jnp.clip(-jnp.log(jax.lax.stop_gradient(x * x + variance)), lower, upper)
-    middle, half = 0.5 * (a + b), 0.5 * (a - b) / width
-    first, last = (0.5 * (jnp.arcsinh((h - a) / width) + jnp.arcsinh((h - b) / width)) for h in (lower, upper))
-    step = (last - first) / (num - 1)
-
-    def add(sums: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], None]:
-        tau = first + step * i
-        e = jnp.exp(tau)
-        cosh, sinh = 0.5 * (e + 1 / e), 0.5 * (e - 1 / e)
-        root = jnp.sqrt(cosh * cosh + half * half)
-        h = middle + width * (sinh / cosh) * root
-        r = jnp.exp(0.5 * h)
-        mass = jnp.exp(k * (h - jnp.expm1(h))) * (root / (cosh * cosh) + sinh * sinh / root)
-        return (sums[0] + mass, sums[1] + mass * ndtr(x * r / jnp.sqrt(variance * r * r + 1))), None
-
-    zero = jnp.zeros_like(x)
-    (total, below), _ = jax.lax.scan(add, (zero, zero), jnp.arange(num, dtype=x.dtype))
-    return below / total
-
-
-@functools.cache
-def tensor_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes [K, dim] and weights [K] for N(0, I): a product of trapezoid rules without its negligible corners."""
-    reach = 6.5
-    z1 = np.linspace(-reach, reach, num)
-    z = np.stack(np.meshgrid(*[z1] * dim, indexing="ij"), -1).reshape(-1, dim)
-    z = z[(z**2).sum(-1) <= reach**2 * 1.0001]
-    w = np.exp(-0.5 * (z**2).sum(-1))
-    return z, w / w.sum()
-
-
-@functools.cache
-def qmc_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes [num, dim] and weights [num] for N(0, I): Sobol points in antithetic pairs, the same every time."""
-    from scipy.special import ndtri
-    from scipy.stats import qmc
-
-    half = num // 2
-    sobol = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(0))
-    u = sobol.random_base2(math.ceil(math.log2(half)))[:half]
-    z = ndtri(np.clip(u, 1e-12, 1 - 1e-12))
-    z = np.concatenate([z, -z])
-    return z, np.full(len(z), 1.0 / len(z))
-
-
-def root(cov: Float[Array, "*N F F"]) -> Float[Array, "*N F F"]:
-    """A lower-triangular square root of positive semi-definite matrices, singular ones included.
-
-    Column by column with vanishing pivots skipped (value and derivative), so that zero variances and
-    perfectly correlated latents are fine. F is small here: the number of latents of one datum.
-    """
-    F = cov.shape[-1]
-    eps = jnp.finfo(cov.dtype).eps
-    diagonal = jnp.diagonal(cov, axis1=-2, axis2=-1)
-    columns = []
-    rest = cov
-    for i in range(F):
-        pivot = rest[..., i, i]
-        good = pivot > 10 * eps * jnp.abs(diagonal[..., i])
-        scale = jnp.where(good, jax.lax.rsqrt(jnp.where(good, pivot, 1.0)), 0.0)
-        below = jnp.asarray(np.arange(F) >= i, cov.dtype)
-        column = rest[..., :, i] * scale[..., None] * jnp.broadcast_to(below, rest.shape[:-1])
-        rest = rest - column[..., :, None] * column[..., None, :]
-        columns.append(column)
-    return jnp.stack(columns, axis=-1)
-
-
-def gaussian_nodes(mean: Float[Array, "*N F"], cov: Float[Array, "..."], z: np.ndarray) -> Float[Array, "K *N F"]:
-    """The standard nodes z [K, F] moved to N(mean, cov); cov is [*N, F] (variances) or [*N, F, F]."""
-    nodes = jnp.asarray(z, mean.dtype)
-    if cov.ndim == mean.ndim:
-        return mean[None] + safe_sqrt(cov)[None] * nodes.reshape((len(z),) + (1,) * (mean.ndim - 1) + (z.shape[-1],))
-    return mean[None] + jnp.einsum("...fg,kg->k...f", root(cov), nodes)

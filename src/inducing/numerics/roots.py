@@ -1,6 +1,6 @@
-"""Where functions of one variable cross zero or peak, elementwise over arrays, in few or a fixed number of steps.
+"""Zeros and maxima of functions of one variable, elementwise over arrays.
 
-Comparisons decide, so that flat, steep and undefined stretches do no harm; quantiles and integrals are built on this.
+All decisions are comparisons, so flat, steep and undefined parts of a function do no harm.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,13 @@ from jaxtyping import Array
 
 
 def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
-    """The x in [lower, upper] where below(x) turns from true to false, elementwise: the upper end of the last bracket.
+    """The x in [lower, upper] where below(x) changes from true to false, elementwise, by bisection.
 
-    >>> print(bisect(lambda x: x * x < 2.0, jnp.zeros(1), jnp.ones(1) * 2, 40).round(6))
-    [1.414214]
+    The result is the upper end of the last bracket.
+
+    Examples:
+        >>> print(bisect(lambda x: x * x < 2.0, jnp.zeros(1), jnp.ones(1) * 2, 40).round(6))
+        [1.414214]
     """
 
     def step(_, ends):
@@ -28,15 +31,16 @@ def bisect(below: Callable[[Array], Array], lower: Array, upper: Array, steps: i
 
 
 def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: int) -> Array:
-    """The x in [lower, upper] where an increasing fn crosses 0, elementwise: at least as exact as `steps` bisections.
+    """The x in [lower, upper] where an increasing fn crosses 0, elementwise, at least as exact as `steps` bisections.
 
-    Half as many values of fn suffice where it is smooth (`_bracket`); Newton does the rest. The derivative by whatever
-    fn depends on is that of the crossing, −∂fn/fn′.
+    Half as many evaluations suffice where fn is smooth (`_bracket`), and a Newton step refines the result. Derivatives
+    with respect to what fn depends on are those of the crossing, −∂fn/fn′.
 
-    >>> print(crossing(lambda x: x**3 - 2.0, jnp.zeros(1), 2 * jnp.ones(1), 20).round(12))
-    [1.25992105]
-    >>> float(jax.grad(lambda a: crossing(lambda x: x - a, jnp.zeros(()), jnp.ones(()), 20))(0.3))
-    1.0
+    Examples:
+        >>> print(crossing(lambda x: x**3 - 2.0, jnp.zeros(1), 2 * jnp.ones(1), 20).round(12))
+        [1.25992105]
+        >>> float(jax.grad(lambda a: crossing(lambda x: x - a, jnp.zeros(()), jnp.ones(()), 20))(0.3))
+        1.0
     """
     width = (upper - lower) * 0.5**steps
     x, other = _bracket(lambda x: jax.lax.stop_gradient(fn(x)), lower, upper, width)
@@ -48,11 +52,11 @@ def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: in
 
 
 def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Array) -> tuple[Array, Array]:
-    """Two points at most 2 widths apart between which an increasing fn crosses 0; the first is the last one tried.
+    """Two points at most 2 widths apart between which an increasing fn crosses 0; the first is the last one evaluated.
 
-    Chandrupatla's method: inverse quadratic interpolation through the last three points where these tell that fn is
-    smooth between them, else bisection. A value that is NaN counts as positive. Where fn has one sign, both points are
-    the end at which it is nearest to 0.
+    Chandrupatla's method: inverse quadratic interpolation through the last three points if these indicate that fn is
+    smooth between them, else bisection. NaN counts as positive. If fn does not change sign, both points are the end
+    at which it is closest to 0.
     """
 
     def unfinished(state):
@@ -84,10 +88,11 @@ def _slope(fn: Callable[[Array], Array], x: Array) -> Array:
 
 
 def largest_between(fn: Callable[[Array], Array], end: Array) -> Array:
-    """The point between 0 and `end` where fn, which has one hill, is largest, to a precision relative to its size.
+    """The point between 0 and `end` where fn, which has one maximum, is largest, with a relative precision.
 
-    >>> print(largest_between(lambda x: -((x - 1e-3) ** 2), jnp.ones(1)).round(9))
-    [0.001]
+    Examples:
+        >>> print(largest_between(lambda x: -((x - 1e-3) ** 2), jnp.ones(1)).round(9))
+        [0.001]
     """
     reach = jnp.arcsinh(end)
     share = bisect(lambda s: ~(_slope(fn, jnp.sinh(s * reach)) * end < 0), jnp.zeros_like(end), jnp.ones_like(end), 50)
@@ -95,10 +100,11 @@ def largest_between(fn: Callable[[Array], Array], end: Array) -> Array:
 
 
 def half_width(fn: Callable[[Array], Array], peak: Array) -> Array:
-    """How far from its peak fn has fallen by ½, on the side where it falls faster: σ for −½ (f/σ)².
+    """The distance from its peak at which fn has decreased by ½, on the steeper side: σ for −½ (f/σ)².
 
-    >>> print(half_width(lambda f: -0.5 * (f / 3) ** 2, jnp.zeros(1)).round(1))
-    [3.]
+    Examples:
+        >>> print(half_width(lambda f: -0.5 * (f / 3) ** 2, jnp.zeros(1)).round(1))
+        [3.]
     """
     top = fn(peak)
 
@@ -110,13 +116,14 @@ def half_width(fn: Callable[[Array], Array], peak: Array) -> Array:
 
 
 def peak_of(log_fn: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:
-    """The f where log_fn(f) is largest, elementwise; within what distance; and whether it falls on both sides of it.
+    """The f where log_fn(f) is largest, elementwise, the width of that peak, and whether log_fn falls on both sides.
 
-    The largest value on a grid, start ± sinh t, lies next to the peak, which the slope then finds by bisection.
+    The largest value on the grid start ± sinh t is next to the peak, which bisection on the slope then locates.
 
-    >>> peak, width, falls = peak_of(lambda f: -0.5 * ((f - 2) / 1e-3) ** 2, jnp.zeros(1))
-    >>> print(peak.round(6), (1e3 * width).round(1), falls)
-    [2.] [1.] [ True]
+    Examples:
+        >>> peak, width, falls = peak_of(lambda f: -0.5 * ((f - 2) / 1e-3) ** 2, jnp.zeros(1))
+        >>> print(peak.round(6), (1e3 * width).round(1), falls)
+        [2.] [1.] [ True]
     """
     steps = jnp.asarray(np.sinh(np.linspace(-40.0, 40.0, 41)), start.dtype)
     grid = start[None] + steps.reshape((-1,) + (1,) * start.ndim)
@@ -125,7 +132,7 @@ def peak_of(log_fn: Callable[[Array], Array], start: Array) -> tuple[Array, Arra
     best = jnp.argmax(values, axis=0)
     t0 = jnp.take(jnp.linspace(-40.0, 40.0, 41).astype(start.dtype), best)
 
-    def below(t: Array) -> Array:  # where there is no slope, the peak is on the side of the best point
+    def below(t: Array) -> Array:  # where the slope is 0 or NaN, the peak is on the side of the best point
         slope = _slope(log_fn, start + jnp.sinh(t))
         return jnp.where((slope == 0) | jnp.isnan(slope), t < t0, slope > 0)
 

@@ -120,6 +120,12 @@ def log_softplus(f: Float[Array, "..."]) -> Float[Array, "..."]:
     )
 
 
+def safe_sqrt(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """√x with derivative 0, not ∞, at x = 0 (and value 0 below): a deterministic f keeps finite gradients."""
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+
+
 def log1mexp(a: Float[Array, "..."]) -> Float[Array, "..."]:
     """log(1 − e^a) for a < 0, without cancellation at either end."""
     near = a > -math.log(2)
