@@ -89,3 +89,35 @@ def test_a_prior_takes_means_and_numbers_and_says_how_to_wrap_functions(prior):
 def test_errors_name_the_cure(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_means_answer_whether_they_are_zero_or_constant():
+    zero, constant, linear = ig.means.Zero(), ig.means.Constant(2.0), ig.means.Linear([1.0])
+    assert zero.is_zero and zero.is_constant
+    assert constant.is_constant and not constant.is_zero
+    assert not linear.is_constant and not ig.means.Identity().is_constant
+    assert (zero + zero).is_zero and (zero * linear).is_zero
+    assert (constant + constant).is_constant and not (constant + linear).is_constant
+    assert (constant * constant).is_constant and (zero * linear).is_constant
+
+
+def test_constants_start_at_the_centre_of_the_labels():
+    one, several = ig.means.Constant(), ig.means.Constant([1.0, 5.0])
+    [start] = one.start(np.array([2.0, 4.0]))
+    assert start.leaf is one.value and start.value == 3.0 and not start.far
+    assert one.start(np.array([np.nan, 4.0])) == []
+    [start] = several.start(np.array([np.nan, 4.0]))  # an output without labels keeps its value
+    np.testing.assert_allclose(start.value, [1.0, 4.0])
+    assert ig.means.Linear([1.0]).start(np.array([2.0])) == []
+
+
+def test_units_of_means():
+    size, spread = jnp.asarray(3.0), jnp.array([1.0, 20.0])
+    linear = ig.means.Linear([[1.0], [2.0]], bias=0.5)
+    (weights, slope), (bias, unit) = linear.units(size, spread)
+    assert weights is linear.weights and bias is linear.bias and unit == 3.0
+    np.testing.assert_allclose(slope, [[3.0], [0.15]])
+    np.testing.assert_allclose(linear.units(size, jnp.ones(()))[0][1], 3.0)  # nothing is known of the inputs
+    several = ig.means.Constant([1.0, 5.0])
+    assert several.units(size, spread)[0] == (several.value, size)
+    assert ig.means.Zero().units(size, spread) == []
