@@ -65,7 +65,7 @@ bench-fit: .venv/test.stamp $(PEERS)
 # Build wheel and sdist into dist/, check their metadata, install the wheel into a clean environment and fit a model.
 release: .venv/test.stamp
 	rm -rf dist .venv-release
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist .
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build --outdir dist .
 	$(BIN)/python tools/release.py dist
 	$(PYTHON) -m venv .venv-release || $(PYTHON) -m venv --clear --without-pip .venv-release
 	$(subst $(BIN),.venv-release/bin,$(INSTALL)) dist/*.whl

@@ -102,3 +102,22 @@ def test_the_first_model_of_the_readme_runs():
 def test_relative_links_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_version_is_in_one_place():
+    """In pyproject.toml; everything else reads it from the installed package, or does not name it."""
+    assert "dynamic" not in PROJECT
+    for path in [*PACKAGE.rglob("*.py"), ROOT / "CITATION.cff", ROOT / "mkdocs.yml"]:
+        assert PROJECT["version"] not in path.read_text(), path
+
+
+def test_the_citation_file_has_what_the_format_requires():
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+
+
+def test_the_workflow_calls_targets_of_the_makefile():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    called = re.findall(r"run: make (\S+)", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert called and set(called) <= targets
