@@ -1,11 +1,10 @@
-"""Estimators for scikit-learn (an extra: `pip install inducing[sklearn]`): pipelines, cross-validation, searches.
+"""Estimators for scikit-learn's pipelines, cross-validation and searches (`pip install inducing[sklearn]`).
 
     from inducing.sklearn import GPRegressor, GPClassifier
 
-After `fit`, `estimator.model_` is the trained `ig.Model`, with all that it can do, and `estimator.result_` the
-`ig.FitResult`. JAX computes in float32 unless `jax.config.update("jax_enable_x64", True)` is called at the start, and
-estimators warn of that. The processes of `n_jobs` know nothing of that call: for them, set JAX_ENABLE_X64=1 in the
-environment.
+After `fit`, `estimator.model_` is the trained `ig.Model` and `estimator.result_` the `ig.FitResult`. JAX computes in
+float32 unless you call `jax.config.update("jax_enable_x64", True)` first; estimators warn about that. The call does not
+reach the processes that `n_jobs` starts: set JAX_ENABLE_X64=1 in the environment for them.
 """
 
 import warnings
@@ -39,7 +38,7 @@ from inducing.training.initialise import kmeans
 
 
 class _AbstractGP(BaseEstimator):
-    """What both estimators share: a sparse GP of constant mean at k-means inducing points, trained by `ig.fit`."""
+    """A sparse GP with a constant mean and k-means inducing points, trained by `ig.fit`: what both estimators share."""
 
     def __init__(
         self,
@@ -98,26 +97,41 @@ class _AbstractGP(BaseEstimator):
 
 
 class GPRegressor(RegressorMixin, _AbstractGP):
-    """Sparse GP regression: fit(X, y), predict(X, return_std=False), score.
+    """Sparse GP regression for scikit-learn.
 
-    `kernel` is any `ig.kernels` kernel, by default a Matérn 5/2 with one lengthscale for each column; `likelihood` any
-    likelihood of numbers, by default Gaussian noise, for each output its own. Several outputs, or latent functions of
-    one, are independent, each with a kernel of its own.
-    `num_inducing` inducing points are k-means centres of X. `method`, `steps` and `progress` are those of `ig.fit`, and
-    `random_state` is the seed. Missing labels are for `ig.fit` alone; covariances, intervals, and the function without
-    noise are those of `estimator.model_`, by its `predict` and `posterior`.
+    Several outputs, or several latent functions of one output, are independent, each with its own kernel. y must not
+    have missing labels; use `ig.fit` for those. After `fit`, `model_` is the trained `ig.Model`, whose `predict` and
+    `posterior` give intervals, covariances and the function without noise, and `result_` is the `ig.FitResult`.
 
-    >>> import numpy as np
-    >>> from inducing.sklearn import GPRegressor
-    >>> X = np.linspace(0.0, 1.0, 20)[:, None]
-    >>> model = GPRegressor(num_inducing=5, steps=20).fit(X, np.sin(6 * X[:, 0]))
-    >>> mean, std = model.predict(X[:3], return_std=True)
-    >>> mean.shape, bool(model.score(X, np.sin(6 * X[:, 0])) > 0.9)
-    ((3,), True)
+    Args:
+        kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
+        num_inducing: the number of inducing points, which start at k-means centres of X.
+        likelihood: a likelihood of numbers. By default, Gaussian noise with one variance per output.
+        method: the training method of `ig.fit`.
+        steps: the number of training steps; None for the default of `ig.fit`.
+        progress: whether to show a progress bar.
+        random_state: the seed, or a NumPy random state.
+
+    Examples:
+        >>> import numpy as np
+        >>> from inducing.sklearn import GPRegressor
+        >>> X = np.linspace(0.0, 1.0, 20)[:, None]
+        >>> model = GPRegressor(num_inducing=5, steps=20).fit(X, np.sin(6 * X[:, 0]))
+        >>> mean, std = model.predict(X[:3], return_std=True)
+        >>> mean.shape, bool(model.score(X, np.sin(6 * X[:, 0])) > 0.9)
+        ((3,), True)
     """
 
     def fit(self, X: Any, y: Any) -> "GPRegressor":
-        """Train on X [N, D] and y [N] or [N, P]."""
+        """Train the model.
+
+        Args:
+            X: inputs [N, D].
+            y: labels [N] or [N, P].
+
+        Returns:
+            The estimator itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._flat = y.ndim == 1
         P = 1 if self._flat else y.shape[1]
@@ -137,7 +151,15 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         return tags
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of y at X, and with `return_std` its standard deviation, noise included."""
+        """Predict the mean of y.
+
+        Args:
+            X: inputs [N, D].
+            return_std: whether to return the standard deviation of y too, including noise.
+
+        Returns:
+            The mean [N] or [N, P], or a pair of the mean and the standard deviation.
+        """
         X = self._inputs(X)
         pred = self.model_.predict(X)
 
@@ -148,21 +170,41 @@ class GPRegressor(RegressorMixin, _AbstractGP):
 
 
 class GPClassifier(ClassifierMixin, _AbstractGP):
-    """Sparse GP classification: fit(X, y), predict(X), predict_proba(X), score. Labels are of any kind.
+    """Sparse GP classification for scikit-learn.
 
-    Two classes have a Bernoulli likelihood, more a softmax of one function for each class. The other parameters are as
-    in `GPRegressor`.
+    Labels may be of any type. Two classes have a Bernoulli likelihood, more classes a softmax of one function each.
 
-    >>> import numpy as np
-    >>> from inducing.sklearn import GPClassifier
-    >>> X = np.linspace(0.0, 1.0, 30)[:, None]
-    >>> model = GPClassifier(num_inducing=5, steps=50).fit(X, np.where(X[:, 0] > 0.5, "yes", "no"))
-    >>> [str(label) for label in model.predict([[0.1], [0.9]])]
-    ['no', 'yes']
+    Args:
+        kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
+        num_inducing: the number of inducing points, which start at k-means centres of X.
+        likelihood: a likelihood of classes. By default, Bernoulli or softmax.
+        method: the training method of `ig.fit`.
+        steps: the number of training steps; None for the default of `ig.fit`.
+        progress: whether to show a progress bar.
+        random_state: the seed, or a NumPy random state.
+
+    Examples:
+        >>> import numpy as np
+        >>> from inducing.sklearn import GPClassifier
+        >>> X = np.linspace(0.0, 1.0, 30)[:, None]
+        >>> model = GPClassifier(num_inducing=5, steps=50).fit(X, np.where(X[:, 0] > 0.5, "yes", "no"))
+        >>> [str(label) for label in model.predict([[0.1], [0.9]])]
+        ['no', 'yes']
     """
 
     def fit(self, X: Any, y: Any) -> "GPClassifier":
-        """Train on X [N, D] and labels y [N]."""
+        """Train the model.
+
+        Args:
+            X: inputs [N, D].
+            y: labels [N] of any type.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if y has fewer than two classes, or another number of classes than the likelihood.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -177,12 +219,26 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         return self._train(X, codes.astype(float), self._kernel(X), likelihood)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class [N, C], in the order of `classes_`."""
+        """Predict the probability of each class.
+
+        Args:
+            X: inputs [N, D].
+
+        Returns:
+            Probabilities [N, C], in the order of `classes_`.
+        """
         X = self._inputs(X)
         return np.asarray(self.model_.predict(X).probabilities, float).reshape(len(X), len(self.classes_))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class [N]."""
+        """Predict the most probable class.
+
+        Args:
+            X: inputs [N, D].
+
+        Returns:
+            Labels [N].
+        """
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
 

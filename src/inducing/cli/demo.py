@@ -1,7 +1,7 @@
 """The paper's comparison (section 4.7): four models of the black pixels of the letters "DGP".
 
-A label has many values for one input, so p(y | x) has many modes: a GP can only spread over them, a deep GP hardly
-does better, and a latent variable, which says which stroke a pixel belongs to, makes the letters readable.
+One input has many labels, so p(y | x) has many modes. A GP can only spread over them, and a deep GP is hardly better.
+A latent variable, which tells which stroke a pixel belongs to, makes the letters readable.
 
     python -m inducing demo            five minutes on two cores
     python -m inducing demo --quick    90 seconds
@@ -36,7 +36,7 @@ SHARES = {"GP": 0.1, "DGP": 0.15, "LV-GP": 0.25, "LV-DGP": 0.5}  # of the time, 
 
 
 class Budget(NamedTuple):
-    """How much work the demo does: training steps and, for slow machines, seconds at most, for each model."""
+    """How much work the demo does: the number of steps of each model, and a limit in seconds for slow machines."""
 
     steps: dict[str, int]
     seconds: dict[str, float]
