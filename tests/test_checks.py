@@ -11,7 +11,7 @@ import pytest
 
 import inducing as ig
 from inducing import FitResult
-from inducing.checks import check_counts, check_model_and_data
+from inducing.checks import check_counts, checked_data
 from inducing.training.monitor import History
 
 L, KEY = ig.likelihoods, jax.random.key(0)
@@ -100,7 +100,7 @@ def test_known_noise_of_nothing_is_allowed_without_a_label():
     np.testing.assert_allclose(values(known), values(whole), rtol=1e-12)
     two = ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), num=2), ig.features.InducingPoints(X[:2]))
     each = ig.Model(two, L.PerOutput([known.likelihood, L.Gaussian(0.1)]))
-    check_model_and_data(each, ig.Data(X, np.concatenate([y, Y], axis=1)))
+    checked_data(each, (X, np.concatenate([y, Y], axis=1)), every_output=True)
 
 
 @general

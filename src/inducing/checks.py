@@ -177,8 +177,5 @@ def check_counts(**counts: Any) -> None:
 
 
 def check_data(model: Any, data: Data) -> None:
+    """`checked_data` for data in the model's dtype."""
     checked_data(model, data)
-
-
-def check_model_and_data(model: Any, data: Data) -> None:
-    checked_data(model, data, every_output=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.checks import check_model_and_data
+from inducing.checks import checked_data
 from inducing.layers.sparse_gp_arguments import (
     checked_features,  # SparseGP's own argument is checked by its type in tests
 )
@@ -256,10 +256,10 @@ def test_patches_without_labels_are_those_of_a_latent_that_has_some():
     labels = np.zeros((8, 4))
     labels[:, [0, 3]] = np.nan  # the first patch of the first latent, the second of the second
     images = RNG.normal(size=(8, 6))
-    check_model_and_data(model, ig.Data(images, labels))
+    checked_data(model, (images, labels), every_output=True)
     labels[:, 2] = np.nan
     with pytest.raises(ValueError, match="every label in column 2"):
-        check_model_and_data(model, ig.Data(images, labels))
+        checked_data(model, (images, labels), every_output=True)
 
 
 def rough_matrix():

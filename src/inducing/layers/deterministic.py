@@ -239,16 +239,6 @@ class Skip(AbstractLayer):
         return starts, functools.cache(lambda: jnp.concatenate([inputs(), outputs()], axis=1))
 
 
-def first_layer(stack: Any) -> AbstractLayer:
-    """The layer of a stack that sees its input: the first one, or that of a `Skip`.
-
-    >>> first_layer(Skip(Skip(Deterministic(jnp.tanh)))).width(3)
-    3
-    """
-    first = stack.layers[0]
-    return first_layer(first) if isinstance(first, Skip) else first
-
-
 def first_line(error: Exception) -> str:
     """The first line of an error's message, or the name of its type if it has none.
 

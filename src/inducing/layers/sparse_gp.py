@@ -389,15 +389,3 @@ class SparseGP(AbstractLayer):
 
 def _flat(Kuf: Float[Array, "K M n J"]) -> Float[Array, "K M nJ"]:
     return Kuf.reshape(*Kuf.shape[:2], -1)
-
-
-def sparse_gps(tree: Any) -> list[SparseGP]:
-    """The sparse GPs of a model, or of a tree of its structure, in their order; also those inside a `Skip`.
-
-    >>> import inducing as ig
-    >>> gp = SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> len(sparse_gps([ig.Skip(gp), ig.LatentVariable(1), gp]))
-    2
-    """
-    parts = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, SparseGP))
-    return [part for part in parts if isinstance(part, SparseGP)]

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from inducing.checks import check_model, check_model_and_data
+from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
 from inducing.likelihoods.base import PerDatum
 from inducing.model import Model
@@ -49,9 +49,8 @@ def checked(given: Arguments) -> Arguments:
     model = given.model
     check_model(model)
     _check_functions(given)
-    data = as_data(given.data, dtype_of(model))
     check(model)
-    check_model_and_data(model, data)
+    data = checked_data(model, given.data, every_output=True)
     _check_numbers(given, len(data))
     if given.key is not None:
         as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
@@ -83,10 +82,9 @@ def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
             "pass ig.Data(X, y, index=...) with the rows of PerDatum values that belong to held_out."
         )
     try:
-        check_model_and_data(model, held)
+        return checked_data(model, held, every_output=True)
     except ValueError as error:
         raise ValueError(f"held_out: {error}") from error
-    return held
 
 
 def _check_functions(given: Arguments) -> None:

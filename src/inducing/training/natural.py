@@ -11,11 +11,9 @@ from jaxtyping import Array, Float
 
 from inducing._xla.lapack import cholesky, triangular_inverse
 from inducing.bounds.elbo import elbo
-from inducing.checks import check_data, check_model
-from inducing.data import as_data
+from inducing.checks import check_model, checked_data
 from inducing.layers import qu
 from inducing.layers.base import AbstractLayer
-from inducing.parameters import dtype_of
 
 HALVINGS = 40
 
@@ -152,8 +150,7 @@ def natural_gradient_step(
         )
     pick: Callable[[Any], Any] = layer if callable(layer) else lambda m: m.layers[layer]
     mean, root = _gaussian(pick(model), "layer(model)" if callable(layer) else f"layers[{layer}]")
-    data = as_data(data, dtype_of(model))
-    check_data(model, data)
+    data = checked_data(model, data)
 
     def where(m):
         return pick(m).gaussians()[0]

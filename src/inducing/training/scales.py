@@ -13,11 +13,11 @@ from jaxtyping import Array
 
 from inducing._xla import own_array
 from inducing.bounds.conjugate import required_layer
-from inducing.checks import check_model, check_model_and_data
-from inducing.data import Data, as_data
+from inducing.checks import checked_data
+from inducing.data import Data
 from inducing.layers.base import stack_width, start_stack
 from inducing.model import Model
-from inducing.parameters import Start, dtype_of
+from inducing.parameters import Start
 
 
 def scales(model: Model, data: Any) -> Model:
@@ -57,10 +57,7 @@ def scales(model: Model, data: Any) -> Model:
         >>> print(model.likelihood.variance)
         100000000000.0
     """
-    check_model(model)
-    data = as_data(data, dtype_of(model))
-    check_model_and_data(model, data)
-    return _rescaled(model, data, lambda start: True)[0]
+    return _rescaled(model, checked_data(model, data, every_output=True), lambda start: True)[0]
 
 
 def automatic_scales(model: Model, data: Data, trained: Callable[[Array], bool]) -> tuple[Model, bool]:
