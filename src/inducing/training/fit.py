@@ -24,7 +24,7 @@ from inducing.training.interrupt import deferred_interrupt
 from inducing.training.lbfgs import climb
 from inducing.training.message import Facts, is_unbounded, message, noise_share, took_for_noise
 from inducing.training.monitor import History, Watch
-from inducing.training.plan import Plan, make_plan
+from inducing.training.plan import LBFGS, Plan, make_plan
 from inducing.training.problem import Problem, free_positions, make_problem, tied_again
 from inducing.training.run import Outcome, Run, Seed
 from inducing.training.scales import automatic_scales, with_shorter_lengthscales
@@ -320,7 +320,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, look: Call
     watch = Watch(given.progress, given.callback, given.patience, look, build, None if held is None else held_out)
     steps = plan.default_steps if given.steps is None else given.steps
     run = Run(given, plan, steps, model, problem, seed, watch)
-    return climb(run) if plan.method in ("collapsed", "lbfgs") else take_steps(run)
+    return climb(run) if plan.method in LBFGS else take_steps(run)
 
 
 def _value(model: Model, objective: Target, data: Data, seed: Seed, num_data: int) -> Array:

@@ -9,7 +9,7 @@ from inducing.data import Data
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import Partition, dtype_of
-from inducing.training.plan import Plan
+from inducing.training.plan import LBFGS, Plan
 from inducing.training.problem import free_positions
 from inducing.training.run import Outcome
 
@@ -93,7 +93,7 @@ def _failures(plan: Plan, best: Outcome) -> str:
         f" (labels with too little noise for {dtype_of(best.problem).name}, or far from the prior's mean, which "
         "then needs training: ig.means.Constant())"
     )
-    what = "values in line searches" if plan.method in ("collapsed", "lbfgs") else "steps"
+    what = "values in line searches" if plan.method in LBFGS else "steps"
     return f"{best.failures} {what} were NaN or infinite and skipped{hint if plan.method == 'collapsed' else ''}"
 
 

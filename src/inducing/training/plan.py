@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from inducing.bounds.conjugate import conjugate_layer
-from inducing.bounds.objective import Optimum, Target
+from inducing.bounds.objective import Target
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
 from inducing.model import Model
@@ -16,6 +16,7 @@ from inducing.priors.base import weights
 from inducing.training.arguments import Arguments
 from inducing.training.problem import free_positions
 
+LBFGS = ("collapsed", "lbfgs")
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are used whole
 AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
@@ -81,18 +82,19 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
     if method == "auto":
         method, why = _choose(given, model, target, q, bool(options))
     _check_method(method, given, options, noisy)
-
-    ordinary = _ordinary_optimum(model, target)
-    quadratic = target.is_quadratic(model)
     if method == "collapsed":
         _check_collapsed(model, target)
         target = target.at_optimum(model)
     optimal_q = _optimal_q(model, target, q)
+    if method in LBFGS:  # no minibatches, and no lengths of steps to choose
+        return Plan(method, why, target, (), None, 1.0, math.inf, optimal_q, noisy)
+
     natural = _natural(method, q, optimal_q)
-    batch_size = _batch_size(given, method, target)
-    lands = ordinary is not None and batch_size is None and _can_be_optimal(conjugate_layer(model))
+    batch_size = _batch_size(given, target)
+    lands = batch_size is None and _has_ordinary_optimum(model, target) and _can_be_optimal(conjugate_layer(model))
     gamma = given.gamma if given.gamma is not None else (1.0 if lands else 0.1)
-    reach = REACH if all(layer.is_whitened for layer in model.layers) and not quadratic else math.inf
+    near = not target.is_quadratic(model) and all(layer.is_whitened for layer in model.layers)
+    reach = REACH if near else math.inf
     noisy = noisy or batch_size is not None
     return Plan(method, why, target, natural, batch_size, float(gamma), reach, optimal_q, noisy)
 
@@ -129,10 +131,10 @@ def _trained_q(model: Model, parts: Partition) -> Positions:
     return tuple(dict.fromkeys((m, r) for m, r in pairs if m is not None and r is not None))
 
 
-def _ordinary_optimum(model: Model, target: Target) -> Optimum | None:
-    """The optimal q(u) in closed form, if the objective is the ordinary bound of a sparse GP with Gaussian noise."""
+def _has_ordinary_optimum(model: Model, target: Target) -> bool:
+    """Whether the objective is the ordinary bound of a sparse GP with Gaussian noise, which depends on q(u)."""
     optimum = target.optimum(model)
-    return optimum if optimum is not None and optimum.collapsed and not target.ignores_q(model) else None
+    return optimum is not None and optimum.collapsed and not target.ignores_q(model)
 
 
 def _choose(given: Arguments, model: Model, target: Target, q: Positions, stepwise: bool) -> tuple[str, str]:
@@ -144,7 +146,7 @@ def _choose(given: Arguments, model: Model, target: Target, q: Positions, stepwi
         if target.is_noisy(model):
             return "adam", "the objective samples"
         return "lbfgs", "the objective is of all data and has no noise"
-    if q and not stepwise and _ordinary_optimum(model, target) and _is_affordable(model, len(given.data)):
+    if q and not stepwise and _has_ordinary_optimum(model, target) and _is_affordable(model, len(given.data)):
         return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
     if q and not ignores_q and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
@@ -161,7 +163,7 @@ def _is_affordable(model: Model, num_data: int) -> bool:
 
 
 def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy: bool) -> None:
-    if method in ("collapsed", "lbfgs") and options:
+    if method in LBFGS and options:
         raise ValueError(
             f"method={method!r} is L-BFGS on all data and knows no {' or '.join(options)}; use 'natgrad' or 'adam', or "
             "leave that out."
@@ -217,12 +219,11 @@ def _natural(method: str, q: Positions, optimal_q: Callable | None) -> tuple[tup
     return natural
 
 
-def _batch_size(given: Arguments, method: str, target: Target) -> int | None:
+def _batch_size(given: Arguments, target: Target) -> int | None:
     """The number of rows in a minibatch; None for all data."""
     if given.batch_size is not None:
         return given.batch_size if _has_minibatches(given) else None
-    whole = method in ("lbfgs", "collapsed") or not target.takes_num_data
-    return BATCH if not whole and len(given.data) > 2 * BATCH else None
+    return BATCH if target.takes_num_data and len(given.data) > 2 * BATCH else None
 
 
 def _can_be_optimal(layer: SparseGP | None) -> bool:
