@@ -106,6 +106,7 @@ class PerDatumEncoder(AbstractEncoder):
 
     def __call__(self, x, data, dim):
         N = self.mean.shape[0]
+        # The checks of a model do not cover `LatentVariable.posterior`, and JAX clamps an index that is out of range.
         if not isinstance(data.index, jax.core.Tracer):
             least, most = np.asarray(data.index).min(), np.asarray(data.index).max()
             if least < 0 or most >= N:

@@ -18,6 +18,7 @@ from inducing.priors.base import AbstractPrior
 
 
 def checked_jitter(jitter: Any) -> float:
+    """The jitter as a finite number of at least 0, or a ValueError."""
     try:
         value = float(jitter)
     except (TypeError, ValueError):
@@ -28,9 +29,10 @@ def checked_jitter(jitter: Any) -> float:
 
 
 def checked_features(features: Any, prior: AbstractPrior) -> Any:
+    """The features of all latents, or a tuple with those of each, or an error that says what to pass."""
     if isinstance(features, AbstractFeatures):
         return features
-    if hasattr(features, "shape"):
+    if isinstance(features, jax.Array | np.ndarray):
         raise TypeError(
             f"features must be one of ig.features, got an array of shape {tuple(features.shape)}; inducing inputs are "
             "ig.features.InducingPoints(Z)."
