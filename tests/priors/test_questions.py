@@ -319,3 +319,63 @@ def test_an_amplitude_in_other_units_is_far(variance, far):
     y, *_ = labels(1)
     (_, amplitude) = ig.GP(SE(variance=variance)).start(Said(), np.zeros((3, 1)), y)
     assert amplitude.far is far
+
+
+class Gaussian(ig.kernels.AbstractPointKernel):
+    """A user's squared exponential, which answers how it is smoothed by handing on to ours."""
+
+    own: ig.kernels.SquaredExponential
+
+    def __call__(self, x, y):
+        return self.own(x, y)
+
+    def smoothed(self, variance):
+        return self.own.smoothed(variance)
+
+    def smoothed_features(self, key, num, dim):
+        return self.own.smoothed_features(key, num, dim)
+
+
+def test_a_user_kernel_is_smoothed_in_closed_form():
+    """In four dimensions, where there is no quadrature."""
+    X, Z = np.linspace(-1.0, 1.0, 12).reshape(3, 4), ig.features.InducingPoints(np.eye(4))
+    smoothing = ig.priors.GaussianSmoothing([[0.5], [1.0]], [[1.0], [-2.0]])
+    ours, users = (ig.priors.ConvolutionProcess(smoothing, k) for k in (SE(0.7), Gaussian(SE(0.7))))
+    np.testing.assert_array_equal(users.Kff(jnp.asarray(X)), ours.Kff(jnp.asarray(X)))
+    np.testing.assert_array_equal(users.Kuf(Z, jnp.asarray(X)), ours.Kuf(Z, jnp.asarray(X)))
+    key = jax.random.key(0)
+    np.testing.assert_array_equal(*(p.draw(key, 11, 4)[1](jnp.asarray(X)) for p in (users, ours)))
+
+
+def test_a_draw_is_averaged_over_gaussian_shifts():
+    """ψ(x) = φ(x)·(d(v) ⊙ w) against the integral ∫ N(t | 0, v) φ(x − t)·w dt on a grid."""
+    phi, damping = SE(0.6).smoothed_features(jax.random.key(0), 20, 1)
+    w = jax.random.normal(jax.random.key(1), (20,))
+    v, t = 0.3, jnp.linspace(-6.0, 6.0, 2001)
+    density = jnp.exp(-0.5 * t**2 / v) / jnp.sqrt(2.0 * jnp.pi * v)
+    expected = jnp.sum(density * (phi((0.4 - t)[:, None]) @ w)) * (t[1] - t[0])
+    got = phi(jnp.array([[0.4]])) @ (w * damping(jnp.array([v])))
+    np.testing.assert_allclose(got[0], expected, rtol=1e-10)
+
+
+def test_a_kernel_without_smoothed_features_says_what_to_implement():
+    with pytest.raises(TypeError, match=r"Matern52 cannot be smoothed.*implement smoothed_features"):
+        Matern().smoothed_features(jax.random.key(0), 4, 1)
+
+
+def test_the_kernel_of_rows():
+    prior = ig.priors.LMC([[1.0], [2.0]], SE())
+    kernel, rows = ig.priors.as_input(prior).kernel, np.array([[0.3, 0.0], [0.3, 1.0]])
+    np.testing.assert_allclose(kernel.gram(rows), [[1.0, 2.0], [2.0, 4.0]])
+    np.testing.assert_allclose(kernel.diag(rows), [1.0, 4.0])
+    with pytest.raises(ValueError, match="holds 2"):
+        kernel.gram(rows, rows + np.array([0.0, 1.0]))
+    with pytest.raises(TypeError, match="no random features"):
+        kernel.random_features(jax.random.key(0), 4, 2)
+
+
+def test_rows_smooth_in_x_are_as_smooth_as_their_kernel_without_categories():
+    assert priors()["matrix"].smoothness == np.inf
+    rough = ig.kernels.ActiveDims(ig.kernels.Matern32(), (0,))
+    mixed = rough * ig.kernels.ActiveDims(ig.kernels.Coregion([[1.0]] * 2, [1.0] * 2), (1,))
+    assert ig.priors.MatrixValued(mixed, 2).smoothness == 1
