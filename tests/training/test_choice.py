@@ -77,7 +77,7 @@ def test_natural_steps_are_short_where_q_leaves_correlations_out():
 
 
 def test_importance_weighting_of_weights_sees_all_data():
-    """Its logarithm of a mean over weights is no sum over data: no minibatches, however many data there are."""
+    """The logarithm of a mean over weights is not a sum over data: no minibatches, however many data there are."""
     big, labels = np.linspace(-1.0, 1.0, 2100), np.linspace(-1.0, 1.0, 2100)
     model = ig.Model(ig.BayesianDense(1, 1), ig.likelihoods.Gaussian(0.1))
     options = {"objective": partial(ig.iw_elbo_global, importance=2), "progress": False}

@@ -464,7 +464,7 @@ def test_oscillations_are_not_left_as_noise():
 
 
 def test_outputs_without_labels_do_not_matter_to_what_is_noise():
-    """Values were observed, slopes were not; their variance had been one of no labels, with a warning."""
+    """Values were observed and slopes were not: nothing is computed from labels that do not exist."""
     model, (x, y) = oscillation()
     prior = ig.priors.Derivative(model.layers[0].prior, dim=1, values=True)
     both = ig.Model(ig.SparseGP(prior, model.layers[0].features), model.likelihood)
@@ -487,4 +487,4 @@ def test_noise_is_noise_and_short_fits_and_frozen_lengthscales_stay():
     assert "best of 2 starts" in result.message and abs(result.bound - alike) < 2.0  # a process costs a nat or so
     assert "of the labels' variance" in result.message and "of the labels' variance" not in short.message
     steps = ig.fit(model, (x, noise), method="natgrad", progress=False)
-    assert "of the labels' variance: the inputs say little" in steps.message  # where there is no start once more
+    assert "of the labels' variance: the inputs say little" in steps.message  # where no restart follows

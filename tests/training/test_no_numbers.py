@@ -1,4 +1,4 @@
-"""Fits where the objective, or rounding, gives no number or a wrong one."""
+"""Fits where the objective is NaN, or wrong because of rounding."""
 
 import importlib
 
@@ -77,7 +77,7 @@ def test_nothing_but_nan_ends_early_with_the_start():
 
 
 def test_a_line_search_survives_values_that_are_no_numbers():
-    def walled(model, data):  # no number where the noise is small, which is where the optimum lies
+    def walled(model, data):  # NaN where the noise is small, which is where the optimum lies
         wall = jnp.where(model.likelihood.variance < 0.05, jnp.nan, 1.0)
         return ig.collapsed_elbo(model, data) * wall
 
@@ -161,8 +161,7 @@ def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
 
 
 def test_rounding_does_not_lead_a_climb_astray():
-    """Without noise, far from the prior's mean, the collapsed bound ends in a difference of numbers of 1e19. Values of
-    1e16 that rounding had made up passed for the best."""
+    """Without noise and far from the prior's mean, the collapsed bound is a difference of numbers of size 1e19."""
     x = np.random.default_rng(0).uniform(0.0, 4.0, size=(200, 1))
     for labels in (50.0 + 2.0 * x[:, 0], np.full(200, 3.0)):
         result = quiet(regression(kernel=ig.kernels.SquaredExponential(), noise=1.0), (x, labels))
@@ -175,7 +174,7 @@ def test_rounding_does_not_lead_a_climb_astray():
 
 
 def test_a_step_that_reaches_too_far_is_not_taken():
-    """What a line search is told there had been below the value where it began, and passed for the end of the climb."""
+    """The value that a line search receives there must lie above the one at which it began."""
     x = np.linspace(0.0, 15.0, 300)[:, None]
     labels = np.sin(x[:, 0]) + 0.01 * np.random.default_rng(0).normal(size=300)
     result = quiet(regression(x[::6]), (x, labels))
@@ -184,7 +183,7 @@ def test_a_step_that_reaches_too_far_is_not_taken():
 
 
 def test_rounding_in_float32_does_not_lead_a_climb_astray():
-    """There a noise of a hundredth is little already: the bound had been 6e13, and R² −326."""
+    """In float32, a noise of a hundredth is already small enough for rounding to matter."""
     x = np.linspace(0.0, 15.0, 300, dtype=np.float32)[:, None]
     labels = np.sin(x[:, 0]) + 0.01 * np.random.default_rng(0).normal(size=300).astype(np.float32)
     result = quiet(regression(x[::6], noise=0.1, dtype=np.float32), (x, labels))

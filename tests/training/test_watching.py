@@ -179,7 +179,7 @@ def test_starts_keep_the_best():
 
 
 def test_a_start_without_a_number_loses_no_other():
-    def holes(model, data, inside):  # no number far from where the first start stands, or near it
+    def holes(model, data, inside):  # NaN far from the first start, or near it
         t = jnp.abs(jnp.log(model.likelihood.variance))
         return jnp.where((t < 0.4) == inside, -(t**2), jnp.nan)
 
