@@ -21,6 +21,7 @@ MODULES = {  # name of the page: (module, heading). The order is that of the nav
     "parameters": "inducing.parameters",
     "linalg": "inducing.linalg",
     "gaussian": "inducing.gaussian",
+    "testing": "inducing.testing",
     "sklearn": "inducing.sklearn",
 }
 INTERNAL = {  # exported for other modules of the library, not for users
@@ -89,7 +90,7 @@ def parameters(value: object) -> list[str]:
 
 
 def faults(module: str) -> list[str]:
-    """What public names of a module lack: a docstring, its full stop, an example."""
+    """What the docstrings of a module's public names lack: a summary, an example."""
     found = []
     for name, value in public_names(module).items():
         where, text = f"{module}.{name}", inspect.getdoc(value) or ""

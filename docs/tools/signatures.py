@@ -7,6 +7,7 @@ stand outside of an `Examples:` section, where Markdown would take `>>>` for a q
 
 import importlib
 import inspect
+import re
 from typing import Any
 
 import griffe
@@ -49,14 +50,18 @@ def _default(value: Any) -> str:
 
 
 def fence(text: str) -> str:
-    """The text with examples at its left margin in fenced blocks, and without accidental links such as Kuf[m](x)."""
-    lines, inside = [], False
+    """The text with examples at its left margin in fenced blocks, and without accidental links.
+
+    Markdown takes `Kuf[m](x)` and `E[f] [N, P]` for links; docstrings have none, so an invisible character parts them.
+    """
+    lines, fenced, example = [], False, False
     for line in inspect.cleandoc(text).split("\n"):
-        if line.startswith(">>>") and not inside:
+        example = bool(line.strip()) and (example or line.lstrip().startswith(">>>"))
+        if line.startswith(">>>") and not fenced:
             lines += ["", "```pycon"] if lines and lines[-1] else ["```pycon"]
-            inside = True
-        elif inside and not line:
+            fenced = True
+        elif fenced and not line:
             lines.append("```")
-            inside = False
-        lines.append(line if inside or line.startswith("    ") else line.replace("](", "]" + WORD_JOINER + "("))
-    return "\n".join([*lines, "```"] if inside else lines)
+            fenced = False
+        lines.append(line if example else re.sub(r"\](?= ?[\[(])", "]" + WORD_JOINER, line))
+    return "\n".join([*lines, "```"] if fenced else lines)
