@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.bounds import collapsed
+from inducing.bounds import collapsed, rounding, sums
+from inducing.bounds.conjugate import Conjugate
+from inducing.data import as_data
 from inducing.parameters import partition
 from inducing.training import lbfgs
 
@@ -206,7 +208,7 @@ def test_collapsed_bound_whitened_first_or_last(prior, monkeypatch):
     x = jnp.asarray(rng.uniform(-1, 1, (13, 1)))
     model = ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:4])), ig.likelihoods.Gaussian(0.3))
     in_one = jax.jit(lambda x, y: collapsed.careful_bound(model, (x, y)))(x, y)
-    monkeypatch.setattr(collapsed, "MOST", 5)
+    monkeypatch.setattr(sums, "MOST", 5)
     parts = partition(model)
 
     def results(order):
@@ -251,7 +253,7 @@ def test_a_row_that_counts_twice_is_a_row_twice():
     likelihood = ig.likelihoods.PerOutput([ig.likelihoods.Gaussian(0.3), ig.likelihoods.Gaussian(0.2)])
     model = ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(x[:3])), likelihood)
     twice = np.concatenate([x, x]), np.concatenate([y, y])
-    counted = partial(collapsed.bound_of_sample, data=(x, y), bound=collapsed.careful_bound, num_data=14)
+    counted = partial(collapsed.bound_of_sample, data=ig.Data(x, y), bound=collapsed.careful_bound, num_data=14)
     for a, b in zip(
         *(
             jax.tree.leaves(eqx.filter_jit(eqx.filter_value_and_grad(f))(model))
@@ -276,13 +278,13 @@ def test_collapsed_bound_of_a_strong_smooth_signal():
 
 def test_rounding_is_judged_by_rows_of_all_sizes(monkeypatch):
     """The first rows of sorted inputs say little about a prior whose variance grows with them."""
-    monkeypatch.setattr(collapsed, "FEWEST", 10)
+    monkeypatch.setattr(rounding, "ROWS", 10)
     x = 1e4 * np.linspace(0.0, 1.0, 200)[:, None] ** 6
     kernel = K.Linear() + 0.01 * K.SquaredExponential(3000.0)
     gp = ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(np.linspace(0.0, 1.0, 20)[:, None]))
     model = ig.Model(gp, ig.likelihoods.Gaussian(1.0))
     quick, careful = (eqx.filter_jit(f)(model, (x, 0.1 * x)) for f in (collapsed.quick_bound, collapsed.careful_bound))
-    assert np.isnan(quick) or abs(quick - careful) < collapsed.ROUNDING
+    assert np.isnan(quick) or abs(quick - careful) < rounding.ROUNDING
 
 
 @pytest.mark.parametrize("prior", ["one", "coupled"])
@@ -297,21 +299,21 @@ def test_the_rounding_of_the_quick_order_is_known(prior):
         kernel = K.SquaredExponential(lengthscale)
         made = ig.GP(kernel) if prior == "one" else ig.priors.LMC(np.array([[300.0], [-400.0]]), [kernel])
         model = ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:40])), ig.likelihoods.Gaussian(0.01))
-        layer, data = collapsed._checked(model, (x, y[:, : made.num_outputs]))
-        orders = (collapsed._whitened_last, collapsed._whitened_first)
-        quick, careful = (collapsed._bound(model, data, order) for order in orders)
-        return quick - careful, collapsed._rounding(model, layer, data, layer.Kuu())
+        conjugate, data = Conjugate(model), as_data((x, y[:, : made.num_outputs]))
+        orders = (sums.whitened_last, sums.whitened_first)
+        quick, careful = (collapsed._bound(conjugate, data, order) for order in orders)
+        return quick - careful, rounding.rounding(conjugate, data, conjugate.layer.Kuu())
 
     for lengthscale in (0.2, 0.4, 0.8, 1.6):  # the largest error of some nearby, since rounding may happen to be kind
         found = [error_and_estimate(jnp.asarray(lengthscale * (1.0 + 1e-4 * i))) for i in range(5)]
         error, estimate = max(abs(error) for error, _ in found), found[0][1]
         assert min(error, 1.0) < estimate < 1e4 * error + 1e-6
-    assert estimate > collapsed.ROUNDING > 1e-6
+    assert estimate > rounding.ROUNDING > 1e-6
 
 
 def test_a_fit_goes_over_to_the_careful_order(monkeypatch):
     """It starts where Σ Kuf Kfu may be whitened last, and ends where it may not: there it asks again now and then."""
-    monkeypatch.setattr(collapsed, "MOST", 100)  # data of one block always take the careful order
+    monkeypatch.setattr(sums, "MOST", 100)  # data of one block always take the careful order
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 1))
     y = np.sin(x) + 0.003 * rng.standard_normal((400, 1))

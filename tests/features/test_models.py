@@ -164,8 +164,8 @@ def test_precomputed_bound_is_the_collapsed_bound():
     with pytest.raises(ValueError, match="beyond"):
         ig.PrecomputedElbo(model, (X * 10.0, y))
     for other, message in (
-        (F.Fourier.around(X, 11), "12 frequencies.*11"),
-        (F.Fourier(-1.0, 4.0, 12), "built for.*-1.0, 4.0"),
+        (F.Fourier.around(X, 11), "num=12.*num=11"),
+        (F.Fourier(-1.0, 4.0, 12), "built for.*a=-1.0, b=4.0"),
     ):
         with pytest.raises(ValueError, match=message):
             objective(eqx.tree_at(lambda m: m.layers[0], model, ig.SparseGP(layer.prior, other)))

@@ -2,8 +2,8 @@
 
 from inducing.bounds.collapsed import collapse as collapse
 from inducing.bounds.collapsed import collapsed_elbo as collapsed_elbo
-from inducing.bounds.collapsed import log_evidence as log_evidence
 from inducing.bounds.elbo import elbo as elbo
+from inducing.bounds.evidence import log_evidence as log_evidence
 from inducing.bounds.fourier import PrecomputedElbo as PrecomputedElbo
 from inducing.bounds.gplvm import gplvm_collapse as gplvm_collapse
 from inducing.bounds.gplvm import gplvm_elbo as gplvm_elbo

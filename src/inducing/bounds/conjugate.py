@@ -1,10 +1,15 @@
-"""Whether a model is conjugate: one sparse GP with Gaussian noise, whose optimal q(u) has a closed form."""
+"""Conjugate models, one sparse GP with Gaussian noise, whose optimal q(u) has a closed form."""
 
 from typing import Any
 
 import equinox as eqx
+from jaxtyping import Array, Float
 
+from inducing.bounds.terms import labels
+from inducing.data import Data
 from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.base import AbstractLikelihood
+from inducing.linalg import Dense
 
 
 def conjugate_layer(model: Any) -> SparseGP | None:
@@ -43,6 +48,46 @@ def required_layer(model: Any) -> SparseGP:
     return layer
 
 
+class Conjugate(eqx.Module):
+    """A sparse GP and the Gaussian noise on its outputs; every row of the data counts `times` times."""
+
+    layer: SparseGP
+    likelihood: AbstractLikelihood
+    times: float = eqx.field(static=True)
+
+    def __init__(self, model: Any, times: float = 1.0):
+        self.layer, self.likelihood, self.times = required_layer(model), model.likelihood, times
+
+    def noise(self, data: Data) -> Float[Array, "N P"]:
+        """The noise variances. A row that counts twice is a row with half the variance."""
+        noise = self.likelihood.gaussian_noise(labels(data)[0].shape, data.index)
+        assert noise is not None
+        return noise if self.times == 1 else noise / self.times
+
+    @property
+    def shared_noise(self) -> Float[Array, ""] | None:
+        """The noise variance, if it is one for all labels."""
+        noise = self.likelihood.shared_noise
+        return noise if noise is None or self.times == 1 else noise / self.times
+
+
+def with_q(layer: SparseGP, mean: Float[Array, "L M"], root: Array) -> SparseGP:
+    """The sparse GP with q(w) of this mean and root, in the coordinates of `layer`."""
+    changed = SparseGP(layer.prior, layer.features, mean, root, "w", layer.jitter)
+    return changed.with_coordinates(layer.coordinates)
+
+
 def with_layer(model: Any, layer: SparseGP) -> Any:
     """The conjugate model with another sparse GP in place of its own."""
     return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, layer)
+
+
+def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """The lower-triangular R with R Rᵀ = Λ⁻¹, from the Cholesky factor of Λ with rows and columns reversed.
+
+    Examples:
+        >>> R = inverse_root(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+        >>> bool(jnp.allclose(R @ R.T, jnp.linalg.inv(jnp.array([[2.0, 1.0], [1.0, 2.0]]))))
+        True
+    """
+    return Dense(Lambda[::-1, ::-1]).inverse_root[::-1, ::-1].T

@@ -1,27 +1,24 @@
-"""The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010): the reference for the sampled one."""
+"""The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010): the reference for the sampled bound."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.bounds.collapsed import allowed_rounding, inverse_root
-from inducing.bounds.objective import AbstractBound, Optimum, checked
+from inducing.bounds.conjugate import inverse_root, with_q
+from inducing.bounds.objective import AbstractBound, Optimum
+from inducing.bounds.rounding import allowed_rounding
+from inducing.bounds.terms import labels
+from inducing.checks import checked_data
 from inducing.data import Data
-from inducing.features.points import InducingPoints
+from inducing.kernels.base import AbstractKernel
 from inducing.kernels.forms import PsiStatistics
-from inducing.kernels.stationary import SquaredExponential
-from inducing.layers.latent_variable import LatentVariable
 from inducing.layers.sparse_gp import SparseGP
-from inducing.likelihoods.gaussian import Gaussian
 from inducing.linalg import Dense
-from inducing.means import Constant, Zero
 from inducing.model import Model
-from inducing.priors.gp import GP
-from inducing.priors.independent import Independent
 
 
 class _GplvmElbo(AbstractBound):
@@ -36,26 +33,39 @@ class _GplvmElbo(AbstractBound):
 def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
     """The bound of the Bayesian GP-LVM with q(u) at its optimum, in closed form (appendix, eq:elbo_lv_iid_unsup).
 
+        Σ_p ( log N(y_p | 0, ψ1 Kuu⁻¹ ψ1ᵀ + σ²I)  with ψ1ᵀψ1 → ψ2, tr Kff → ψ0 )  −  Σ_n KL(q(h_n) ‖ p(h_n))
+
     It is the collapsed bound of each output with tr Kff, Kfu and Kuf Kfu replaced by their expectations under q(h),
-    ψ0, ψ1 and ψ2, minus Σ_n KL(q(h_n) ‖ p(h_n)).
+    the ψ-statistics ψ0, ψ1 and ψ2. `ig.elbo` estimates the bound at the model's own q(u) by sampling h. In expectation
+    it is at most this one, and equal for `gplvm_collapse(model, data)`.
 
-    The model is a LatentVariable (diagonal q(h)), a SparseGP with inducing points, one squared-exponential kernel for
-    all outputs and a zero or constant mean, and a Gaussian likelihood. `ig.elbo` estimates, by sampling h, the bound at
-    the model's own q(u): in expectation it is at most this, and equal for `gplvm_collapse(model, data)`. Where rounding
-    would make up the bound (little noise, or float32 with many inducing points) it is NaN.
+    Args:
+        model: a `LatentVariable` layer with a diagonal q(h), and a `SparseGP` layer with inducing points, one
+            squared-exponential kernel for all outputs and a zero or constant mean, with a `Gaussian` likelihood of one
+            variance. Its q(u) does not matter.
+        data: `ig.Data(None, y)`, without missing labels.
 
-    >>> import jax.numpy as jnp
-    >>> import inducing as ig
-    >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
-    >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
-    >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
-    >>> ig.gplvm_elbo(model, ig.Data(None, jnp.ones((3, 2)))).shape
-    ()
+    Returns:
+        The bound, one number. It is NaN where rounding would falsify it: with little noise, or in float32 with many
+        inducing points.
+
+    Raises:
+        TypeError: if the model is of another kind.
+        ValueError: if labels are missing, or the data do not fit the model.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import inducing as ig
+        >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
+        >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
+        >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
+        >>> ig.gplvm_elbo(model, ig.Data(None, jnp.ones((3, 2)))).shape
+        ()
     """
-    y, noise, psi, Lambda, c, kl, rounding = _optimum(model, data)
+    y, noise, psi, Lambda, c, kl, error = _solved(model, data)
     N, P = y.shape
-    constant = jnp.where(0.5 * rounding / noise <= N * allowed_rounding(y.dtype), -0.5 * N * P, jnp.nan)
+    constant = jnp.where(0.5 * error / noise <= N * allowed_rounding(y.dtype), -0.5 * N * P, jnp.nan)
     quadratic = jnp.sum(Lambda.root_solve(c) ** 2)
     explained = jnp.sum(Lambda.diagonal() - 1.0) * noise
     return (
@@ -69,69 +79,100 @@ def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
 
 
 def gplvm_collapse(model: Model, data: Any) -> Model:
-    """The same model with the optimal q(u) given q(h).
+    """The Bayesian GP-LVM with the optimal q(u), given its q(h).
 
-    >>> import jax.numpy as jnp
-    >>> import inducing as ig
-    >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
-    >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
-    >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
-    >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
-    >>> ig.gplvm_collapse(model, ig.Data(None, jnp.ones((3, 2)))).layers[1].mean.shape
-    (2, 2)
+        q(w_p) = N(Λ⁻¹ c_p, Λ⁻¹),    Λ = I + Luu⁻¹ ψ2 Luu⁻ᵀ/σ²,    c_p = Luu⁻¹ ψ1ᵀ y_p/σ²
+
+    Args:
+        model: a model as for `ig.gplvm_elbo`.
+        data: `ig.Data(None, y)`, without missing labels.
+
+    Returns:
+        The same model with another q(u), in the same coordinates.
+
+    Raises:
+        TypeError: if the model is of another kind.
+        ValueError: if labels are missing, or the data do not fit the model.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import inducing as ig
+        >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.array([[0.0], [1.0], [2.0]]), scale=0.1))
+        >>> prior = ig.priors.Independent(ig.kernels.SquaredExponential(), num=2)
+        >>> gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.1))
+        >>> ig.gplvm_collapse(model, ig.Data(None, jnp.ones((3, 2)))).layers[1].mean.shape
+        (2, 2)
     """
-    return _optimal_q(model, checked(model, data))
+    return _optimal_q(model, checked_data(model, data))
 
 
 def _optimal_q(model: Model, data: Data) -> Model:
     """`gplvm_collapse` for a model and data that have been checked."""
-    _, _, _, Lambda, c, _, _ = _optimum(model, data)
-    gp = model.layers[1]
-    assert isinstance(gp, SparseGP)
+    solved = _solved(model, data)
+    gp = model.layers[1].as_sparse_gp()
+    assert gp is not None
     L, M = gp.prior.num_latents, gp.num_features
-    root = jnp.broadcast_to(inverse_root(Lambda.matrix), (L, M, M))
-    optimal = SparseGP(gp.prior, gp.features, Lambda.solve(c).T, root, "w", gp.jitter)
-    return eqx.tree_at(lambda m: m.layers[1], model, optimal.with_coordinates(gp.coordinates))
+    root = jnp.broadcast_to(inverse_root(solved.Lambda.matrix), (L, M, M))
+    optimal = with_q(gp, solved.Lambda.solve(solved.c).T, root)
+    return eqx.tree_at(lambda m: m.layers[1].as_sparse_gp(), model, optimal)
 
 
-def _optimum(model: Model, data: Data) -> tuple[Array, Array, PsiStatistics, Dense, Array, Array, Array]:
-    """y − μ, the noise variance, the ψ-statistics, Λ = I + Luu⁻¹ψ2Luu⁻ᵀ/σ², c = Luu⁻¹ψ1ᵀy/σ² [M, P], Σ_n KL_n, and
-    about how wrong tr Luu⁻¹ψ2Luu⁻ᵀ is, since each entry of ψ2 is wrong by ε of itself."""
-    latent, gp, kernel = _parts(model, data)
-    mean, scale, kl = latent.posterior(data)
+class _Solved(NamedTuple):
+    """What the bound and the optimal q(u) are made of.
+
+    Attributes:
+        y: y − μ [N, P].
+        noise: σ².
+        psi: the ψ-statistics.
+        Lambda: Λ = I + Luu⁻¹ ψ2 Luu⁻ᵀ/σ².
+        c: Luu⁻¹ ψ1ᵀ y/σ² [M, P].
+        kl: Σ_n KL(q(h_n) ‖ p(h_n)).
+        error: an estimate of the rounding error of tr Luu⁻¹ ψ2 Luu⁻ᵀ, given that entries of ψ2 have a relative error ε.
+    """
+
+    y: Float[Array, "N P"]
+    noise: Float[Array, ""]
+    psi: PsiStatistics
+    Lambda: Dense
+    c: Float[Array, "M P"]
+    kl: Float[Array, ""]
+    error: Float[Array, ""]
+
+
+def _solved(model: Model, data: Data) -> _Solved:
+    (mean, scale, kl), gp, kernel, Z, noise = _parts(model, data)
     if scale.ndim == 3:
         raise TypeError("the ψ-statistics are for a diagonal q(h); use ig.elbo for a full covariance.")
-    noise = model.likelihood.variance  # ty: ignore[missing-attribute]
-    Z = gp.features.Z  # ty: ignore[missing-attribute]
-    assert data.y is not None
-    y = data.y - gp.prior.mean(Z[:1])  # the same everywhere
     psi = kernel.gaussian_expectations(Z, mean, scale**2)
+    if psi is None:
+        _refuse()
+    y = labels(data)[0] - gp.prior.mean(Z[:1])  # the mean is the same everywhere
     Kuu = Dense(kernel.gram(Z), gp.jitter)
     whitened = Kuu.root_solve(Kuu.root_solve(psi.psi2).T)
     Lambda = Dense(jnp.eye(len(Z), dtype=Z.dtype) + 0.5 * (whitened + whitened.T) / noise)
     size = jnp.abs(Kuu.inverse_root)
-    rounding = jax.lax.stop_gradient(jnp.finfo(Z.dtype).eps * jnp.sum((size @ psi.psi2) * size))
-    return y, noise, psi, Lambda, Kuu.root_solve(psi.psi1.T @ y) / noise, jnp.sum(kl), rounding
+    error = jax.lax.stop_gradient(jnp.finfo(Z.dtype).eps * jnp.sum((size @ psi.psi2) * size))
+    return _Solved(y, noise, psi, Lambda, Kuu.root_solve(psi.psi1.T @ y) / noise, jnp.sum(kl), error)
 
 
-def _parts(model: Model, data: Data) -> tuple[LatentVariable, SparseGP, SquaredExponential]:
-    kinds = (LatentVariable, SparseGP)
-    if len(model.layers) == 2 and all(isinstance(v, k) for v, k in zip(model.layers, kinds, strict=True)):
-        layers: Any = model.layers
-        latent, gp = layers
-        prior = gp.prior.latents[0] if isinstance(gp.prior, Independent) and len(gp.prior.latents) == 1 else gp.prior
-        suitable = (
-            (data.x is None or data.x.shape[1] == 0)
-            and isinstance(prior, GP)
-            and type(prior.kernel) is SquaredExponential
-            and isinstance(gp.features, InducingPoints)
-            and isinstance(model.likelihood, Gaussian)
-            and getattr(model.likelihood.variance, "ndim", None) == 0
-        )
-        if suitable and all(isinstance(p.mean_function, Zero | Constant) for p in (prior, gp.prior)):
-            if data.y is None or (not isinstance(data.mask, jax.core.Tracer) and data.num_missing):
-                raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
-            return latent, gp, prior.kernel
+def _parts(model: Model, data: Data) -> tuple[tuple[Array, Array, Array], SparseGP, AbstractKernel, Array, Array]:
+    """q(h), the sparse GP, its kernel and inducing inputs, and the noise variance, if the model has the right form."""
+    if len(model.layers) != 2 or (data.x is not None and data.x.shape[1] > 0):
+        _refuse()
+    gp, noise = model.layers[1].as_sparse_gp(), model.likelihood.shared_noise
+    if gp is None or noise is None or isinstance(gp.features, tuple) or not gp.features.are_values:
+        _refuse()
+    kernel, Z, means = gp.prior.shared_kernel, gp.features.locations, gp.prior.mean_functions()
+    if kernel is None or Z is None or not means or not all(mean.is_constant for _, mean in means):
+        _refuse()
+    if not isinstance(data.mask, jax.core.Tracer) and data.num_missing:
+        raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
+    posterior = model.layers[0].latent_posterior(data)
+    return (posterior, gp, kernel, Z, noise) if posterior is not None else _refuse()
+
+
+def _refuse() -> NoReturn:
     raise TypeError(
         "the closed form is for data without inputs and a model [LatentVariable, SparseGP] with inducing points, one "
         "squared-exponential GP of zero or constant mean for all outputs, and a Gaussian likelihood of one variance; "

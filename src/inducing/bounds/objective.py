@@ -10,9 +10,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.checks import check_data, check_model
-from inducing.data import Data, as_data
-from inducing.parameters import dtype_of, question
+from inducing.checks import checked_data
+from inducing.data import Data
+from inducing.parameters import question
 
 
 class Optimum(NamedTuple):
@@ -76,7 +76,7 @@ class AbstractObjective(abc.ABC):
         """
 
     @question
-    def evaluate(self, model: Any, data: Data, **options: Any) -> Float[Array, ""]:
+    def evaluate(self, model: Any, data: Data, **options: Any) -> Any:
         """The value for a model and `Data` that have been checked. This is what `fit` compiles."""
         return self(model, data, **options)
 
@@ -115,7 +115,7 @@ class AbstractBound(AbstractObjective):
         self._function = function
 
     def __call__(self, model: Any, data: Any, **options: Any) -> Float[Array, ""]:
-        return self._function(model, checked(model, data), **options)
+        return self._function(model, checked_data(model, data), **options)
 
     def evaluate(self, model: Any, data: Data, **options: Any) -> Float[Array, ""]:
         return self._function(model, data, **options)
@@ -133,7 +133,7 @@ class _Function(AbstractObjective):
     def __init__(self, function: Callable):
         self._function = function
 
-    def __call__(self, model: Any, data: Any, **options: Any) -> Float[Array, ""]:
+    def __call__(self, model: Any, data: Any, **options: Any) -> Any:  # checked by `Target`
         return self._function(model, data, **options)
 
     @property
@@ -250,11 +250,3 @@ def _number(name: str, value: Any) -> Float[Array, ""]:
     if jnp.shape(value):
         raise ValueError(f"{name} must be one number, got shape {jnp.shape(value)}; sum it.")
     return value
-
-
-def checked(model: Any, data: Any) -> Data:
-    """The data that a user passed as `Data` in the model's dtype, after checking that both fit together."""
-    check_model(model)
-    data = as_data(data, dtype_of(model))
-    check_data(model, data)
-    return data

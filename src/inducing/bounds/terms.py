@@ -107,3 +107,9 @@ def labels(data: Data) -> tuple[Float[Array, "N P"], Bool[Array, "N P"]]:
     """y and its mask, for data that have labels."""
     assert data.y is not None and data.mask is not None
     return data.y, data.mask
+
+
+def inputs(data: Data) -> Float[Array, "N D"]:
+    """x, for data that have inputs."""
+    assert data.x is not None
+    return data.x

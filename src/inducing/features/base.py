@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import AbstractCovariance, Dense
@@ -107,6 +107,31 @@ class AbstractFeatures(Module):
     def num_inputs(self) -> int | None:
         """D, the number of columns of the inputs, if the features know it."""
         return None if self.locations is None else self.locations.shape[1]
+
+    @question
+    def fixed_sums(
+        self, X: Float[Array, "N D"], y: Float[Array, " N"], seen: Bool[Array, " N"]
+    ) -> tuple[Float[Array, "M M"], Float[Array, " M"]]:
+        """Kuf Kfu and Kuf y over the data, for features whose Kuf does not depend on the kernel's parameters.
+
+        They need a stationary kernel. By default features refuse.
+
+        Args:
+            X: concrete inputs [N, D].
+            y: the labels of one output [N].
+            seen: which labels are present [N]; the others do not count.
+
+        Returns:
+            The two sums.
+
+        Raises:
+            TypeError: if Kuf depends on the kernel's parameters.
+            ValueError: if it does so at some of the inputs.
+        """
+        raise TypeError(
+            f"Kuf of {type(self).__name__} features depends on the parameters of the kernel, so sums over the data "
+            "cannot be computed in advance; use features.Fourier, or ig.collapsed_elbo."
+        )
 
     @question
     def check_inputs(self, kernel: AbstractKernel) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from inducing.data import as_inputs
 from inducing.features.base import AbstractFeatures, check_columns, refuse
+from inducing.features.fourier_sums import fourier_sums
 from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import Dense, DiagonalPlusLowRank
@@ -128,6 +129,16 @@ class Fourier(AbstractFeatures):
 
     def Kuf(self, kernel, X):
         return _Kuf(self, self.frequencies, kernel, X)
+
+    def fixed_sums(self, X, y, seen):
+        check_columns(self, X, 1)
+        low, high, a, b = float(X.min()), float(X.max()), float(self.a), float(self.b)
+        if low < a or high > b:
+            raise ValueError(
+                f"the data reach from {low:.6g} to {high:.6g}, beyond [{a:.6g}, {b:.6g}], where the features depend on "
+                "the kernel; use Fourier.around(X, num), or ig.collapsed_elbo."
+            )
+        return fourier_sums((2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a), y, seen, self.num)
 
 
 class FreeFourier(AbstractFeatures):

@@ -221,6 +221,14 @@ class AbstractLayer(Module):
         return not self.gaussians()
 
     @question
+    def latent_posterior(self, data: Data) -> tuple[Float[Array, "N d"], Array, Float[Array, " N"]] | None:
+        """Mean, root and KL(q(h_n) ‖ p(h_n)) of the Gaussian latent variables h_n that the layer appends to its input.
+
+        None if it has none, or if q(h_n) depends on the layer's input.
+        """
+        return None
+
+    @question
     def per_datum(self) -> Any:
         """A pytree of the layer's arrays whose rows belong to single data, addressed by `Data.index`."""
         return ()

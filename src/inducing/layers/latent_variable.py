@@ -145,6 +145,9 @@ class LatentVariable(AbstractLayer):
         mean, root = self.encoder(x, data, self.dim)
         return mean[:, 0], root[:, 0], self._kl(mean, root)[:, 0]
 
+    def latent_posterior(self, data):
+        return None if self.encoder is None or "input" in self.encoder.sees else self.posterior(data)
+
     def _noise(self, h: Array, mean: Array, root: Array) -> Array:
         """root⁻¹ (h − mean). This is the noise as a function of h, which derivatives of log q(h) need."""
         if root.ndim == 3:

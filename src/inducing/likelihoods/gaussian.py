@@ -61,7 +61,9 @@ class Gaussian(AbstractLikelihood):
 
     @property
     def shared_noise(self) -> Float[Array, ""] | None:
-        return None if isinstance(self.variance, PerDatum) or self.variance.ndim else self.variance
+        if isinstance(self.variance, PerDatum) or self.variance.size > 1:
+            return None
+        return self.variance if self.variance.ndim == 0 else self.variance.reshape(())
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_noisy_labels(y, self.variance)

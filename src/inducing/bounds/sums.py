@@ -1,0 +1,267 @@
+"""The sums over the data that the collapsed bound needs, in O(M²) memory beyond the data.
+
+For y_np = f_p(x_n) + ε, with precisions τ_np (0 for a missing label) and residuals r = y − μ, these are
+
+    Ψ = Σ_np τ_np b_np b_npᵀ,    c = Σ_np τ_np r_np b_np,    b_np = Luu⁻¹ Cov(u, f_p(x_n)),
+
+and three numbers. `whitened_first` and `whitened_last` compute the same sums in two orders.
+
+Symmetry saves work: dΨ = dB Bᵀ + B dBᵀ takes two products in the reverse pass, 2 dB Bᵀ only one. The latter is not
+symmetric, but its symmetric part is dΨ, and it is enough to symmetrise once, after all sums. So the private functions
+of this module have derivatives that are right up to an antisymmetric part. `_symmetrised`, through which both public
+functions return, removes that part: nothing outside this module needs to know about it.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Float
+
+from inducing._xla.matmul import products, symmetric_product, times_transpose
+from inducing.bounds.conjugate import Conjugate
+from inducing.bounds.terms import inputs, labels
+from inducing.data import Data
+from inducing.layers import qu
+from inducing.layers.sparse_gp import SparseGP
+from inducing.linalg import AbstractCovariance, Dense, batched, root_derivative
+from inducing.priors.base import AbstractPrior, by_site, mix_variance, weights
+
+FEWEST, MOST, ENTRIES = 1024, 4096, 2**19  # sites of a block, its rows, and covariances that make it large enough
+
+
+class Statistics(NamedTuple):
+    """Sums over the data, for G groups of coupled latents: G = L, or 1 where outputs mix latents.
+
+    Attributes:
+        Psi: Ψ [G, M', M'], symmetric, and so are its derivatives.
+        c: c [G, M'].
+        log_tau: Σ log τ/2π.
+        squares: Σ τ r².
+        trace: Σ τ k(x_n, x_n).
+    """
+
+    Psi: Float[Array, "G M M"]
+    c: Float[Array, "G M"]
+    log_tau: Float[Array, ""]
+    squares: Float[Array, ""]
+    trace: Float[Array, ""]
+
+
+def whitened_last(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:
+    """The sums of Kuf Kfu, whitened at the end: two large products less, but rounding errors grow with cond(Kuu)."""
+    stats = _statistics(conjugate, data, None)
+    L, (G, rows, _) = conjugate.layer.prior.num_latents, stats.Psi.shape
+    M = rows * G // L
+    whole = qu.repeat(Kuu, L)
+
+    def whiten(B):  # [G, n·M, k] -> Luu⁻¹ of each latent's rows
+        return batched("root_solve", whole, B.reshape(L, M, -1)).reshape(B.shape)
+
+    Psi = whiten(jnp.swapaxes(whiten(stats.Psi), 1, 2))
+    return _symmetrised(conjugate, data, stats._replace(Psi=Psi, c=whiten(stats.c[..., None])[..., 0]))
+
+
+def whitened_first(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:
+    """The sums of A Aᵀ, A = Luu⁻¹ Kuf whitened block by block: rounding errors grow only with √cond(Kuu).
+
+    For a dense Kuu the derivative with respect to it is taken once, after all sums.
+    """
+    if isinstance(Kuu, Dense):
+        stats = _statistics(conjugate, data, jax.tree.map(jax.lax.stop_gradient, Kuu))
+        Psi, c = _through_root(Kuu.matrix, Kuu.inverse_root, stats.Psi, stats.c)
+        stats = stats._replace(Psi=Psi, c=c)
+    else:
+        stats = _statistics(conjugate, data, Kuu)
+    return _symmetrised(conjugate, data, stats)
+
+
+def _symmetrised(conjugate: Conjugate, data: Data, stats: Statistics) -> Statistics:
+    """The sums with a Ψ whose derivative is symmetric, and with Σ log τ of the noise itself."""
+    stats = stats._replace(Psi=0.5 * (stats.Psi + jnp.swapaxes(stats.Psi, 1, 2)))
+    times = conjugate.times
+    if times == 1:
+        return stats
+    # The sums are those of the noise σ²/times, so that every row counts `times` times in all but one of them: for
+    # log τ it counts once, of times·τ.
+    own = stats.log_tau - np.log(times) * jnp.sum(labels(data)[1], dtype=stats.log_tau.dtype)
+    return stats._replace(log_tau=times * own)
+
+
+@jax.custom_jvp
+def _through_root(K: Array, inverse_root: Array, Psi: Array, c: Array) -> tuple[Array, Array]:
+    """Ψ and c, computed with a Luu⁻¹ that was held fixed; the derivative adds what depends on it.
+
+    dLuu⁻¹ = E Luu⁻¹ with E = −Φ(Luu⁻¹ dK Luu⁻ᵀ), so that dΨ = … + E Ψ + Ψ Eᵀ (here 2 E Ψ, to be symmetrised) and
+    dc = … + E c.
+    """
+    return Psi, c
+
+
+@_through_root.defjvp
+def _through_root_jvp(primals, tangents):
+    _, inverse_root, Psi, c = primals
+    dK, _, dPsi, dc = tangents
+    M = inverse_root.shape[1]
+    E = -root_derivative(inverse_root, dK)
+    E = jnp.broadcast_to(E, (c.size // M, M, M))
+    own = (2.0 * E @ Psi.reshape(len(E), M, -1)).reshape(Psi.shape)
+    return (Psi, c), (dPsi + own, dc + (E @ c.reshape(len(E), M, 1)).reshape(c.shape))
+
+
+def _statistics(conjugate: Conjugate, data: Data, Kuu: Any) -> Statistics:
+    """The sums over all blocks, of Kuf as it is (Kuu is None) or whitened.
+
+    A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ.
+    """
+    noise = conjugate.shared_noise
+    if noise is None:
+        return _sums(conjugate, data, Kuu, None)
+    Psi, c, log_tau, squares, trace = _sums(conjugate, data, Kuu, jnp.ones_like(noise))
+    log_tau = log_tau - jnp.sum(jnp.where(labels(data)[1], jnp.log(noise), 0.0))
+    return Statistics(Psi / noise, c / noise, log_tau, squares / noise, trace / noise)
+
+
+def _sums(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array | None) -> Statistics:
+    N, blocks = len(data), num_blocks(conjugate.layer, len(data))
+    size = -(-N // blocks)
+    # The last block is filled with copies of the last row, all masked. (A kernel may not be finite at 0.)
+    padded = jax.tree.map(lambda a: jnp.pad(a, [(0, blocks * size - N)] + [(0, 0)] * (a.ndim - 1), mode="edge"), data)
+    seen = jnp.arange(blocks * size)[:, None] < N
+    padded = eqx.tree_at(lambda d: d.mask, padded, padded.mask & seen)
+    padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)
+
+    def of_block(block):
+        return _block_statistics(conjugate, block, Kuu, noise)
+
+    @jax.checkpoint  # the reverse pass recomputes each block instead of storing it
+    def add(total, block):
+        return jax.tree.map(jnp.add, total, of_block(block)), None
+
+    one = jax.tree.map(lambda a: a[0], padded)
+    if blocks == 1:
+        return of_block(one)
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(of_block, one))
+    return jax.lax.scan(add, zero, padded)[0]
+
+
+def num_blocks(layer: SparseGP, N: int) -> int:
+    """The number of blocks into which N rows are cut."""
+    sites = layer.prior.num_sites
+    most = ENTRIES // (layer.num_features * layer.prior.num_latents * sites)
+    return -(-N // min(max(most, FEWEST // sites, 1), MOST))
+
+
+def _block_statistics(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array | None) -> Statistics:
+    prior, features = conjugate.layer.prior, conjugate.layer.features
+    L, J = prior.num_latents, prior.num_sites
+    x, (y, mask) = inputs(data), labels(data)
+    noise = conjugate.noise(data) if noise is None else jnp.broadcast_to(noise, y.shape)
+    tau = jnp.where(mask, 1.0 / noise, 0.0)
+    r = jnp.where(mask, y - prior.mean(x), 0.0)
+    n = r.shape[0]
+    Kuf = prior.Kuf(features, x)
+    Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
+    W = weights(prior)
+    if W is None:  # each output looks at one latent: no coupling
+        own, rho = (jnp.swapaxes(t.reshape(n, L, J), 1, 2).reshape(n * J, L) for t in (tau, tau * r))
+        Psi = _uncoupled(Kuf, own, Kuu)
+    else:
+        squares = (W[:, :, None] * W[:, None, :]).reshape(-1, L * L)
+        omega = _at_sites(prior, tau, squares).reshape(n * J, L, L)
+        rho = _at_sites(prior, tau * r, W).reshape(n * J, L)
+        Psi = _coupled(Kuf if Kuu is None else batched("root_solve", Kuu, Kuf), omega)
+    c = (Kuf[0] @ rho).T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)
+    if Kuu is not None:
+        c = batched("root_solve", qu.repeat(Kuu, L), c[..., None])[..., 0]
+    c = c.reshape(Psi.shape[:2])
+    variance = mix_variance(prior, prior.Kff_diag(x))
+    log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
+    return Statistics(Psi, c, jnp.sum(log_tau), jnp.sum(tau * r**2), jnp.sum(tau * variance))
+
+
+def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c"]) -> Float[Array, "n J c"]:
+    """Σ_q t[n, (q, j)] V[(q, j), c], over the outputs that look at a site."""
+    if prior.num_sites == 1:
+        return (t @ V)[:, None]
+    return jnp.einsum("nqj,qjc->njc", t.reshape(t.shape[0], -1, prior.num_sites), by_site(prior, V))
+
+
+def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -> Float[Array, "L M M"]:
+    """Σ_n τ_nl Kuf[l, :, n] Kuf[l, :, n]ᵀ for each latent; once for all of them if kernel and precisions are shared.
+
+    With a Kuu, Kuf is whitened first.
+    """
+    L = tau.shape[1]
+
+    def gram(Kuf, tau):
+        if isinstance(Kuu, Dense):
+            return _whitened_gram(jnp.broadcast_to(Kuu.inverse_root, (len(Kuf), *Kuu.inverse_root.shape[1:])), Kuf, tau)
+        return _weighted_gram(Kuf if Kuu is None else batched("root_solve", qu.repeat(Kuu, len(Kuf)), Kuf), tau)
+
+    def each():
+        return gram(jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:])), tau.T)
+
+    def once():
+        Psi = gram(Kuf, tau[:, :1].T)
+        return jnp.broadcast_to(Psi, (L, *Psi.shape[1:]))
+
+    if Kuf.shape[0] == L:
+        return each()
+    return jax.lax.cond(jnp.all(tau == tau[:, :1]), once, each)
+
+
+def _coupled(Kuf: Float[Array, "K M i"], omega: Float[Array, "i L L"]) -> Float[Array, "1 LM LM"]:
+    """Σ_i ω_i[l, k] Kuf[l, :, i] Kuf[k, :, i]ᵀ: one batch of L products for each latent, never all at once."""
+    L, M = omega.shape[1], Kuf.shape[1]
+    own = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
+
+    def rows(item):
+        left, weight = item  # [M, i], [L, i]
+        return times_transpose(left[None] * weight[:, None, :], own)  # [L, M, M]
+
+    Psi = jax.lax.map(rows, (own, jnp.transpose(omega, (1, 2, 0))))  # [l, k, M, M]
+    return jnp.swapaxes(Psi, 1, 2).reshape(1, L * M, L * M)
+
+
+@jax.custom_jvp
+def _weighted_gram(B: Float[Array, "K M n"], tau: Float[Array, "K n"]) -> Float[Array, "K M M"]:
+    """B diag(τ) Bᵀ, with the derivative (2 dB diag(τ) + B diag(dτ)) Bᵀ, to be symmetrised."""
+    return symmetric_product(B * tau[:, None, :], B)
+
+
+@partial(_weighted_gram.defjvp, symbolic_zeros=True)
+def _weighted_gram_jvp(primals, tangents):
+    (B, tau), (dB, dtau) = primals, tangents
+    return _weighted_gram(B, tau), times_transpose(_moved(B, tau, dB, dtau), B)
+
+
+@jax.custom_jvp
+def _whitened_gram(
+    inverse_root: Float[Array, "K M M"], Kuf: Float[Array, "K M n"], tau: Float[Array, "K n"]
+) -> Float[Array, "K M M"]:
+    """A diag(τ) Aᵀ, A = Luu⁻¹ Kuf, for a fixed Luu⁻¹.
+
+    Its derivative is Luu⁻¹ (2 dKuf diag(τ) + Kuf diag(dτ)) Aᵀ, to be symmetrised.
+    """
+    return _weighted_gram(products(inverse_root, Kuf, "lower"), tau)
+
+
+@partial(_whitened_gram.defjvp, symbolic_zeros=True)
+def _whitened_gram_jvp(primals, tangents):
+    (inverse_root, Kuf, tau), (_, dKuf, dtau) = primals, tangents
+    A = products(inverse_root, Kuf, "lower")
+    return _weighted_gram(A, tau), inverse_root @ times_transpose(_moved(Kuf, tau, dKuf, dtau), A)
+
+
+def _moved(B: Array, tau: Array, dB: Any, dtau: Any) -> Array:
+    """2 dB diag(τ) + B diag(dτ), where dB or dτ may be zero."""
+    if isinstance(dtau, SymbolicZero):
+        return 2.0 * dB * tau[:, None, :]
+    if isinstance(dB, SymbolicZero):
+        return B * dtau[:, None, :]
+    return 2.0 * dB * tau[:, None, :] + B * dtau[:, None, :]
