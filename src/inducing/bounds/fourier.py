@@ -102,7 +102,7 @@ class PrecomputedElbo(AbstractObjective):
         check_model(model)
         layer, kernel, noise = self._parts(model)
         Lambda, c = self._solved(layer, kernel, noise)
-        return with_layer(model, with_q(layer, Lambda.solve(c[:, None])[:, 0], inverse_root(Lambda.matrix)))
+        return with_layer(model, with_q(layer, Lambda.solve(c[:, None]).T, inverse_root(Lambda.matrix)))
 
     def _parts(self, model: Model) -> tuple[SparseGP, AbstractKernel, Array]:
         layer, kernel, noise = _parts(model)
