@@ -174,8 +174,3 @@ def check_counts(**counts: Any) -> None:
     """
     for name, value in counts.items():
         at_least_one(name, value)
-
-
-def check_data(model: Any, data: Data) -> None:
-    """`checked_data` for data in the model's dtype."""
-    checked_data(model, data)
