@@ -10,7 +10,6 @@ from jaxtyping import Array
 
 from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
-from inducing.likelihoods.base import PerDatum
 from inducing.model import Model
 from inducing.parameters import as_key, check, dtype_of
 
@@ -74,8 +73,7 @@ def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
             "held_out needs q(h) of new data, but the PerDatumEncoder holds only those of the training data; "
             "use ig.layers.Amortised, or leave held_out out."
         )
-    parts = jax.tree.leaves(model.likelihood, is_leaf=lambda v: isinstance(v, PerDatum))
-    known = any(isinstance(part, PerDatum) for part in parts)
+    known = model.likelihood.num_data() is not None
     if known and (shared := np.intersect1d(held.index, data.index)).size:
         raise ValueError(
             f"held_out has rows of index {shared[0]}, a training datum, whose PerDatum value is not theirs; "
