@@ -1,1 +1,1 @@
-"""Quadrature, root finding in one dimension, and special functions."""
+"""Quadrature and cubature under Gaussians, cdfs by integration, zeros and maxima, special functions."""

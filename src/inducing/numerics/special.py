@@ -1,4 +1,4 @@
-"""Special functions that must stay exact in the tails: the logarithm of the normal cdf and its relatives."""
+"""Special functions that are accurate in the tails, such as the logarithm of the normal cdf."""
 
 import functools
 import math
@@ -16,7 +16,10 @@ _SHIFT, _DEGREE = 2.5, 22
 
 @functools.cache
 def _coefficients() -> tuple[float, ...]:
-    """Powers of s in erfcx(z) / t, t = 1 / (1 + z / 2.5), s = 2t − 1: smooth for all z ≥ 0, so degree 22 suffices."""
+    """Coefficients of the powers of s in erfcx(z) / t, t = 1 / (1 + z / 2.5), s = 2t − 1.
+
+    As a function of s this is smooth for all z ≥ 0, so degree 22 suffices.
+    """
     from scipy.special import erfcx
 
     def fn(s):
@@ -27,11 +30,12 @@ def _coefficients() -> tuple[float, ...]:
 
 
 def half_erfcx(z: Float[Array, "..."]) -> Float[Array, "..."]:
-    """½ erfcx(z) = Φ(−√2 z) e^{z²} for z ≥ 0, by one polynomial.
+    """½ erfcx(z) = Φ(−√2 z) e^{z²} for z ≥ 0, by a single polynomial.
 
-    >>> import jax.numpy as jnp
-    >>> print(f"{half_erfcx(jnp.asarray(0.0)):.6f}")
-    0.500000
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> print(f"{half_erfcx(jnp.asarray(0.0)):.6f}")
+        0.500000
     """
     t = _SHIFT / (_SHIFT + z)
     s = 2 * t - 1
@@ -55,14 +59,15 @@ def _log_ndtr_and_ratio(x: Array) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def log_ndtr(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log Φ(x), the logarithm of the standard normal cdf, with relative accuracy everywhere.
+    """log Φ(x), the logarithm of the standard normal cdf, with relative accuracy for all x.
 
     Derivatives of any order are finite: the first is the inverse Mills ratio φ(x)/Φ(x).
 
-    >>> import jax.numpy as jnp
-    >>> from inducing.numerics.special import log_ndtr
-    >>> print(f"{log_ndtr(jnp.asarray(-40.0)):.6f}")
-    -804.608442
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from inducing.numerics.special import log_ndtr
+        >>> print(f"{log_ndtr(jnp.asarray(-40.0)):.6f}")
+        -804.608442
     """
     return _log_ndtr_and_ratio(x)[0]
 
@@ -102,11 +107,12 @@ def log_sigmoid_tower(x: Array) -> tuple[Array, Array, Array]:
 
 
 def bounded_exp(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """e^x, a straight line where it would overflow, so that log densities −e^x keep finite slopes.
+    """e^x, continued by a straight line where it would overflow, so that log densities −e^x have finite slopes.
 
-    >>> import jax.numpy as jnp
-    >>> print(bounded_exp(jnp.zeros(1)), bool(bounded_exp(jnp.asarray(1e6)) < bounded_exp(jnp.asarray(1e7))))
-    [1.] True
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> print(bounded_exp(jnp.zeros(1)), bool(bounded_exp(jnp.asarray(1e6)) < bounded_exp(jnp.asarray(1e7))))
+        [1.] True
     """
     bound = 0.5 * math.log(float(jnp.finfo(x.dtype).max))
     return jnp.exp(jnp.minimum(x, bound)) * (1 + jnp.maximum(x - bound, 0.0))
@@ -121,7 +127,7 @@ def log_softplus(f: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def safe_sqrt(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """√x with derivative 0, not ∞, at x = 0 (and value 0 below): a deterministic f keeps finite gradients."""
+    """√x with derivative 0 instead of ∞ at x = 0, and 0 for x < 0, so that gradients at variance 0 are finite."""
     positive = x > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
 
@@ -133,23 +139,25 @@ def log1mexp(a: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def log_beta(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log B(a, b) = log Γ(a) + log Γ(b) − log Γ(a + b), whose large terms do not cancel where one of a, b is large.
+    """log B(a, b) = log Γ(a) + log Γ(b) − log Γ(a + b), without cancellation if a or b is large.
 
-    >>> import jax.numpy as jnp
-    >>> print(f"{log_beta(jnp.asarray(2.0), jnp.asarray(1e12)):.6f}")      # −log(b (b + 1))
-    -55.262042
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> print(f"{log_beta(jnp.asarray(2.0), jnp.asarray(1e12)):.6f}")      # −log(b (b + 1))
+        -55.262042
     """
-    large = jnp.maximum(a, b) > 100  # JAX's series is off by 1e-7 below
+    large = jnp.maximum(a, b) > 100  # below, the series of JAX has an error of 1e-7
     direct = gammaln(a) + gammaln(b) - gammaln(a + b)
     return jnp.where(large, betaln(a, b), direct)
 
 
 def stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log Γ(x) − (x − ½) log x + x − ½ log 2π, about 1/(12 x), for x > 0: what Stirling's formula leaves.
+    """The remainder of Stirling's formula, log Γ(x) − (x − ½) log x + x − ½ log 2π ≈ 1/(12 x), for x > 0.
 
-    >>> import jax.numpy as jnp
-    >>> print(f"{stirling_remainder(jnp.asarray(1.0)):.6f}")      # 1 − ½ log 2π
-    0.081061
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> print(f"{stirling_remainder(jnp.asarray(1.0)):.6f}")      # 1 − ½ log 2π
+        0.081061
     """
     large = x > 10
     r = 1 / jnp.where(large, x, 10.0)
@@ -160,7 +168,7 @@ def stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def beta_remainder(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
-    """(a − 1) log(a/n) + (b − 1) log(b/n) − log B(a, b), n = a + b: what is left of B where its large terms cancel."""
+    """(a − 1) log(a/n) + (b − 1) log(b/n) − log B(a, b), n = a + b, without the large terms of B, which cancel."""
     n = a + b
     remainders = stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(n)
     return 1.5 * jnp.log(n) - 0.5 * (jnp.log(a) + jnp.log(b) + math.log(2 * math.pi)) - remainders
@@ -168,14 +176,15 @@ def beta_remainder(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Arra
 
 @jax.custom_jvp
 def beta_cdf(a: Float[Array, "..."], b: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
-    """P(x ≤ y), x ~ Beta(a, b), for 0 < y < 1: an error of 1e-9; in float32 of 1e-5, of 3e-4 if a + b is 10⁴.
+    """P(x ≤ y) under x ~ Beta(a, b), for 0 < y < 1.
 
-    JAX's `betainc` has no derivatives by a and b, and takes all of its 600 iterations: it waits for a step that changes
-    no bit of any element.
+    The error is 1e-9 in float64; in float32 it is 1e-5, or 3e-4 if a + b is 10⁴. JAX's `betainc` has no derivatives
+    with respect to a and b, and always takes all of its 600 iterations, because it waits until no bit changes.
 
-    >>> import jax.numpy as jnp
-    >>> print(f"{beta_cdf(jnp.asarray(2.0), jnp.asarray(1.0), jnp.asarray(0.3)):.6f}")      # y²
-    0.090000
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> print(f"{beta_cdf(jnp.asarray(2.0), jnp.asarray(1.0), jnp.asarray(0.3)):.6f}")      # y²
+        0.090000
     """
     return _beta_cdf(a, b, y)
 
@@ -193,7 +202,7 @@ def _beta_cdf_jvp(primals, tangents):
 
 def _beta_cdf(a: Array, b: Array, y: Array) -> Array:
     rest = 1 - y
-    left = y * (a + b + 2) < a + 1  # else P(1 − x < 1 − y), whose fraction converges faster there
+    left = y * (a + b + 2) < a + 1  # else compute P(1 − x < 1 − y), which converges faster
     a, b = jnp.where(left, a, b), jnp.where(left, b, a)
     y, rest = jnp.where(left, y, rest), jnp.where(left, rest, y)
     tail = jnp.exp(_log_beta_front(a, b, y, rest)) / a * _beta_fraction(a, b, y)
@@ -201,7 +210,7 @@ def _beta_cdf(a: Array, b: Array, y: Array) -> Array:
 
 
 def _log_beta_front(a: Array, b: Array, y: Array, rest: Array) -> Array:
-    """a log y + b log(rest) − log B(a, b), rest = 1 − y: a log(y n/a) + b log(rest n/b), n = a + b, and small terms."""
+    """a log y + b log(rest) − log B(a, b), rest = 1 − y, as a log(y n/a) + b log(rest n/b) + small terms, n = a + b."""
     n, d = a + b, y * b - rest * a
     remainders = stirling_remainder(a) + stirling_remainder(b) - stirling_remainder(n)
     small = 0.5 * (jnp.log(a) + jnp.log(b) - jnp.log(n) - math.log(2 * math.pi)) - remainders
@@ -209,7 +218,7 @@ def _log_beta_front(a: Array, b: Array, y: Array, rest: Array) -> Array:
 
 
 def _log_ratio(excess: Array, y: Array, times: Array) -> Array:
-    """log(y times), by its excess over 1 where that is small."""
+    """log(y · times), computed from excess = y · times − 1 where that is small."""
     near = jnp.abs(excess) < 0.5
     return jnp.where(near, jnp.log1p(jnp.where(near, excess, 0.0)), jnp.log(y) + jnp.log(times))
 
@@ -217,7 +226,7 @@ def _log_ratio(excess: Array, y: Array, times: Array) -> Array:
 def _beta_fraction(a: Array, b: Array, y: Array) -> Array:
     """The continued fraction 8.17.22 of the DLMF, by Lentz's method, two terms at a time."""
     n = a + b
-    noise = float(jnp.finfo(y.dtype).eps) * (20 + jnp.sqrt(n))  # of a step's factor, by rounding
+    noise = float(jnp.finfo(y.dtype).eps) * (20 + jnp.sqrt(n))  # the rounding error of a step's factor
 
     def unfinished(state: tuple[Array, ...]) -> Array:
         m, *_, factor = state
@@ -244,17 +253,18 @@ def _nonzero(x: Array) -> Array:
 def logistic_log_prob(f: Float[Array, "..."], y: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Array, "..."]:
     """y log σ(f) + rest log σ(−f) − log B(y + 1, rest + 1), σ(f) = 1 / (1 + e^{−f}), for y, rest ≥ 0.
 
-    The three terms may be a million times their sum. Stirling's formula for B leaves small terms and
+    The three terms may be a million times larger than their sum. Stirling's formula for B leaves small terms and
 
         y log(σ(f) n/a) + rest log(σ(−f) n/b),    a = y + 1, b = rest + 1, n = a + b,
 
-    which near its peak is y t − (y + rest) log(1 + (e^t − 1) a/n), with t for f less the log-odds of a/n, or this with
-    the two sides exchanged, whichever has the smaller numbers.
+    which near its peak is y t − (y + rest) log(1 + (e^t − 1) a/n), where t is f minus the log-odds of a/n, or the same
+    with the two sides exchanged, whichever has smaller terms.
 
-    >>> import jax.numpy as jnp
-    >>> zero, half = jnp.asarray(0.0), jnp.asarray(5e5)
-    >>> print(f"{logistic_log_prob(zero, half, half) - jnp.log(1e6 + 1):.6f}")      # log Binomial(5e5; 1e6, ½)
-    -7.133547
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> zero, half = jnp.asarray(0.0), jnp.asarray(5e5)
+        >>> print(f"{logistic_log_prob(zero, half, half) - jnp.log(1e6 + 1):.6f}")      # log Binomial(5e5; 1e6, ½)
+        -7.133547
     """
     a, b = y + 1, rest + 1
     n = a + b
@@ -262,7 +272,7 @@ def logistic_log_prob(f: Float[Array, "..."], y: Float[Array, "..."], rest: Floa
     close = jnp.abs(t) < 1
     t = jnp.where(close, jnp.where(a < b, t, -t), 0.0)
     near = jnp.minimum(y, rest) * t - (y + rest) * jnp.log1p(jnp.minimum(a, b) / n * jnp.expm1(t))
-    right = f > 0  # not a minimum and a maximum: their slopes at f = 0 are others
+    right = f > 0  # minimum and maximum would have wrong slopes at f = 0
     far = logistic_terms(f, -jnp.log1p(jnp.exp(jnp.where(right, -f, f))), y, rest)
     return beta_remainder(a, b) + jnp.where(close, near, far)
 
@@ -278,33 +288,35 @@ def logistic_terms(
 
 
 def log_ndtr_difference(lower: Float[Array, "..."], upper: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log(Φ(upper) − Φ(lower)) for lower < upper (either may be infinite), exact in both tails.
+    """log(Φ(upper) − Φ(lower)) for lower < upper, either of which may be infinite, accurate in both tails.
 
-    Both ends are mirrored to the left half-line, where log Φ resolves what Φ does not:
-    log Φ(b) + log(1 − Φ(a)/Φ(b)).
+    Both ends are mirrored to the left half-line, where log Φ(b) + log(1 − Φ(a)/Φ(b)) loses no digits.
 
-    >>> import jax.numpy as jnp
-    >>> from inducing.numerics.special import log_ndtr_difference
-    >>> print(f"{log_ndtr_difference(jnp.asarray(20.0), jnp.asarray(21.0)):.6f}")
-    -203.917155
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from inducing.numerics.special import log_ndtr_difference
+        >>> print(f"{log_ndtr_difference(jnp.asarray(20.0), jnp.asarray(21.0)):.6f}")
+        -203.917155
     """
     flip = lower + upper > 0
     lower, upper = jnp.where(flip, -upper, lower), jnp.where(flip, -lower, upper)
     finite = jnp.isfinite(lower)
     a = jnp.where(finite, lower, jnp.minimum(upper, 0.0) - 1.0)
     log_upper = jnp.where(jnp.isfinite(upper), log_ndtr(jnp.where(jnp.isfinite(upper), upper, 0.0)), 0.0)
-    log_ratio = jnp.minimum(log_ndtr(a) - log_upper, -float(jnp.finfo(a.dtype).eps))  # rounding may have left nothing
+    log_ratio = jnp.minimum(log_ndtr(a) - log_upper, -float(jnp.finfo(a.dtype).eps))  # rounding may make them equal
     return log_upper + jnp.where(finite, log1mexp(log_ratio), 0.0)
 
 
 def log_ndtr_narrow(middle: Float[Array, "..."], width: Float[Array, "..."]) -> Float[Array, "..."]:
     """log(Φ(middle + ½ width) − Φ(middle − ½ width)) to width²/8, for |middle| width < 2.
 
-    log φ(middle) + log width + log(sinh(x)/x), x = ½ middle width: in float32 the difference has few digits left.
+    This is log φ(middle) + log width + log(sinh(x)/x), x = ½ middle width. In float32 the difference itself would keep
+    few digits.
 
-    >>> import jax.numpy as jnp
-    >>> print(f"{log_ndtr_narrow(jnp.asarray(0.0), jnp.asarray(1e-6)):.6f}")      # log(1e-6/√2π)
-    -14.734449
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> print(f"{log_ndtr_narrow(jnp.asarray(0.0), jnp.asarray(1e-6)):.6f}")      # log(1e-6/√2π)
+        -14.734449
     """
     square = (0.5 * middle * width) ** 2
     curved = square * (1 / 6 - square * (1 / 180 - square * (1 / 2835 - square / 37800)))
