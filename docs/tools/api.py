@@ -90,14 +90,17 @@ def parameters(value: object) -> list[str]:
 
 
 def faults(module: str) -> list[str]:
-    """What the docstrings of a module's public names lack: a summary, an example."""
+    """What the docstrings of a module's public names lack: a summary, arguments, an example."""
     found = []
     for name, value in public_names(module).items():
         where, text = f"{module}.{name}", inspect.getdoc(value) or ""
+        described = "\nArgs:\n" in text or "\nAttributes:\n" in text
         if not text:
             found.append(f"{where} has no docstring")
         elif not summary(value).endswith("."):
             found.append(f"{where}: the first paragraph of the docstring does not end in a full stop")
-        elif ">>> " not in text:
-            found.append(f"{where} has no example")
+        elif "\nExamples:\n" not in text or ">>> " not in text:
+            found.append(f"{where} has no example under Examples:")
+        elif parameters(value) and not name.startswith("Abstract") and not described:
+            found.append(f"{where} does not describe its arguments under Args:")
     return found
