@@ -22,7 +22,7 @@ class LatentStart(NamedTuple):
     Examples:
         >>> import inducing as ig
         >>> centre, variance, own = ig.likelihoods.Gaussian().start(np.array([[0.0], [2.0]]))
-        >>> centre.tolist(), variance.tolist(), own[0].value
+        >>> centre.tolist(), variance.tolist(), float(own[0].value)
         ([1.0], [1.0], 0.1)
     """
 
