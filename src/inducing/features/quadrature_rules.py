@@ -89,6 +89,7 @@ features or nodes in each dimension, features.Additive, or features.InducingPoin
 def at_nodes(f: Callable[[Float[Array, "n D"]], Array], X: Float[Array, "G D"]) -> Array:
     """f(X) [G, …] at the nodes X, in equal blocks of at most `BLOCK`: a draw of J waves needs arrays [BLOCK, J].
 
+    >>> import jax.numpy as jnp
     >>> at_nodes(lambda X: X[:, 0], jnp.ones((20000, 1))).shape
     (20000,)
     """
