@@ -73,6 +73,8 @@ def _check_definition(features: AbstractFeatures, kernel: AbstractKernel, X: Arr
     Kuf, Kuu, Kff = (np.asarray(v) for v in given)
     values = attempt(features, "apply must run under jit", _applied, features, kernel, X)
     general_uf, general_uu, both, apart = (np.asarray(v) for v in values)
+    require_shape(features, "apply(f) of f: [n, D] → [n, 2]", both, (features.num_features, 2))
+    require_close(features, "apply must be linear in f", both, apart, 1e-6)
     scale, deviation = (np.sqrt(np.abs(np.diagonal(K))) for K in (Kuu, Kff))
     error = max(1e-6 if features.exact else error, 30 * float(jnp.finfo(X.dtype).eps) ** 0.5)
     require_close(
@@ -84,8 +86,6 @@ def _check_definition(features: AbstractFeatures, kernel: AbstractKernel, X: Arr
     )
     contract = "Kuu must be apply to both arguments of the kernel (general_Kuu)"
     require_close(features, contract, Kuu, general_uu, slack=error * np.outer(scale, scale))
-    require_shape(features, "apply(f) of f: [n, D] → [n, 2]", both, (features.num_features, 2))
-    require_close(features, "apply must be linear in f", both, apart, 1e-6)
 
 
 def _feature_covariances(features: AbstractFeatures, kernel: AbstractKernel, X: Array) -> tuple[Array, Array]:
