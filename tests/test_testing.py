@@ -407,7 +407,7 @@ LAYER_FAULTS = {
             DENSE.moments(self, x, correlated, cache)[0], 2.0 * DENSE.moments(self, x, correlated, cache)[1]
         )
     },
-    "outputs of propagate at the replicates of a datum must have the stated covariance": {
+    "outputs of propagate at the replicates of a datum must have the stated": {
         "propagate": lambda self, x, key, data, replicates: (
             DENSE.propagate(self, x, key, data, replicates)[0]
             + jax.random.normal(key, (*x.shape[:2], 3), x.dtype), jnp.zeros(x.shape[:2], x.dtype)
@@ -445,7 +445,7 @@ def test_broken_layers(message):
 def test_outputs_that_covary_in_secret_are_caught():
     Broken = mutant(ig.SparseGP, correlated=False)
     layer = Broken(ig.priors.LMC([[1.0], [2.0]], SE), F.InducingPoints(Z))
-    caught("correlated is False, so that outputs must not covary", testing.check_layer, layer)
+    caught("must give the covariance of outputs|correlated is False", testing.check_layer, layer)
 
 
 def test_broken_encoders():
