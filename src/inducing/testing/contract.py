@@ -1,5 +1,6 @@
 """What all contract checks share: sentences of broken promises, comparisons, structure, dtypes and gradients."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -36,10 +37,14 @@ def require(ok: Any, part: Any, contract: str, found: str) -> None:
 def check_part(part: Any, base: type) -> None:
     """The class of a part, and the fields that hold its arrays and settings."""
     require(isinstance(part, base), part, f"it must be derived from {base.__name__}", f"it is a {type(part).__name__}")
-    try:
-        hash(jax.tree.structure(part))
-    except TypeError as error:
-        fail(part, "static fields must be hashable, so that it can be compiled", f"hashing says: {error}")
+    for field in dataclasses.fields(part):
+        if field.metadata.get("static", False):
+            try:
+                hash(getattr(part, field.name))
+            except TypeError as error:
+                fail(
+                    part, "static fields must be hashable, so that it can be compiled", f"{field.name} is not: {error}"
+                )
     for path, leaf in jtu.tree_leaves_with_path(part):
         name = undeclared(part, path) if eqx.is_inexact_array(leaf) else None
         if name is not None:
