@@ -202,7 +202,7 @@ WRONG = {
     "several quantiles": (lambda: MODEL.predict(X).quantile([0.1, 0.9]), r"q must be one number, got shape \(2,\)"),
     "text labels": (lambda: MODEL.predict(X[:2]).log_prob(["a", "b"]), "y has .* in column 0, which is not a number"),
     "a result on disk": (
-        lambda: ig.save("model.npz", ig.FitResult(MODEL, None, "", "adam", 0.0)), "got FitResult; save result.model"
+        lambda: ig.save("model.ig", ig.FitResult(MODEL, None, "", "adam", 0.0)), "got FitResult; save result.model"
     ),
     "a likelihood not called": (lambda: ig.Model(MODEL.layers, L.Gaussian), "got the class Gaussian"),
     "points alone": (lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), np.zeros((3, 1))), "InducingPoints"),

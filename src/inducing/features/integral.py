@@ -142,7 +142,9 @@ class RegionAverage(AbstractFeatures):
         check_points(kernel, _inside(self.lower, self.upper))
 
 
-class _Waves(Module):
+class Waves(Module):
+    """The functions 1, cos 2πm(x − a)/(b − a) and sin 2πm(x − a)/(b − a) of `plain_fourier`."""
+
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     num: int = eqx.field(static=True)
@@ -182,7 +184,7 @@ def plain_fourier(a: Any, b: Any, num: SupportsIndex, nodes: int | None = None) 
     if not isinstance(num, int) or num < 1:
         raise ValueError(f"plain_fourier: num must be a whole number of frequencies from 1, got {num!r}.")
     nodes = 16 * max(4, num) if nodes is None else nodes
-    return Integral(_Waves(a, b, num), jnp.stack([as_float_array(a)]), jnp.stack([as_float_array(b)]), nodes)
+    return Integral(Waves(a, b, num), jnp.stack([as_float_array(a)]), jnp.stack([as_float_array(b)]), nodes)
 
 
 def _panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:
