@@ -19,6 +19,7 @@ from inducing.kernels.forms import PsiStatistics
 from inducing.layers.sparse_gp import SparseGP
 from inducing.linalg import Dense
 from inducing.model import Model
+from inducing.priors.base import AbstractPrior
 
 
 class _GplvmElbo(AbstractBound):
@@ -163,13 +164,18 @@ def _parts(model: Model, data: Data) -> tuple[tuple[Array, Array, Array], Sparse
     gp, noise = model.layers[1].as_sparse_gp(), model.likelihood.shared_noise
     if gp is None or noise is None or isinstance(gp.features, tuple) or not gp.features.are_values:
         _refuse()
-    kernel, Z, means = gp.prior.shared_kernel, gp.features.locations, gp.prior.mean_functions()
-    if kernel is None or Z is None or not means or not all(mean.is_constant for _, mean in means):
+    kernel, Z = gp.prior.shared_kernel, gp.features.locations
+    if kernel is None or Z is None or not _has_constant_mean(gp.prior):
         _refuse()
     if not isinstance(data.mask, jax.core.Tracer) and data.num_missing:
         raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
     posterior = model.layers[0].latent_posterior(data)
     return (posterior, gp, kernel, Z, noise) if posterior is not None else _refuse()
+
+
+def _has_constant_mean(prior: AbstractPrior) -> bool:
+    means = prior.mean_functions()
+    return bool(means) and all(mean.is_constant for _, mean in means)
 
 
 def _refuse() -> NoReturn:
