@@ -86,6 +86,7 @@ def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """The lower-triangular R with R Rᵀ = Λ⁻¹, from the Cholesky factor of Λ with rows and columns reversed.
 
     Examples:
+        >>> import jax.numpy as jnp
         >>> R = inverse_root(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
         >>> bool(jnp.allclose(R @ R.T, jnp.linalg.inv(jnp.array([[2.0, 1.0], [1.0, 2.0]]))))
         True
