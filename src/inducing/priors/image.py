@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing._xla import in_blocks, own_array
+from inducing._xla import in_blocks
 from inducing.data import some_rows
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
@@ -131,9 +131,9 @@ class ImageConvolution(AbstractPrior):
         return ((None, self.mean_function), *own_means(self.latents))
 
     def latent_inputs(self, X):
-        images = np.asarray(some_rows(X))
-        patches = np.asarray(self.patches(own_array(images, images.dtype)), float)
-        return patches.reshape(-1, patches.shape[-1])
+        images = np.asarray(some_rows(X), float)  # NumPy: inputs may be concrete while the model is traced
+        pixels = self._pixels(images.shape[1])
+        return images[:, pixels].reshape(-1, pixels.shape[1])
 
     def patches(self, X: Float[Array, "N HWC"]) -> Float[Array, "N I hwC"]:
         """Cut images into patches, for example to choose inducing patches among them.
@@ -144,15 +144,19 @@ class ImageConvolution(AbstractPrior):
         Returns:
             Their patches [N, I, h·w·C].
         """
+        return X[:, self._pixels(X.shape[1])]
+
+    def _pixels(self, columns: int) -> np.ndarray:
+        """The numbers [I, h·w·C] of the columns in each patch."""
         H, W, C = self.image_shape
-        if X.shape[-1] != H * W * C:
+        if columns != H * W * C:
             raise ValueError(
-                f"the images have {X.shape[-1]} entries, but image_shape {self.image_shape} needs {H * W * C}."
+                f"the images have {columns} entries, but image_shape {self.image_shape} needs {H * W * C}."
             )
         h, w = self.patch_shape
-        pixels = np.arange(H * W * C).reshape(H, W, C)
+        numbers = np.arange(H * W * C).reshape(H, W, C)
         corners = [(i, j) for i in range(0, H - h + 1, self.stride) for j in range(0, W - w + 1, self.stride)]
-        return X[:, np.stack([pixels[i : i + h, j : j + w].reshape(-1) for i, j in corners])]
+        return np.stack([numbers[i : i + h, j : j + w].reshape(-1) for i, j in corners])
 
     def input_columns(self, latent: int) -> int:
         H, W, C = self.image_shape

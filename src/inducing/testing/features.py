@@ -114,8 +114,9 @@ def _check_locations(features: AbstractFeatures, X: Array) -> None:
         fail(features, "are_values says that u = f(locations)", "locations is None")
     if Z is None:
         return
-    require_shape(features, "locations", Z, (features.num_features, X.shape[1]))
+    require_shape(features, "locations", Z, (len(Z), X.shape[1]))
     if features.are_values:
+        require_shape(features, "locations of features that are values", Z, (features.num_features, X.shape[1]))
         require_close(
             features, "are_values says that apply(f) = f(locations)", features.apply(_smooth, None), _smooth(Z)
         )
