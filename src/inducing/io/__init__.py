@@ -54,7 +54,8 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
     """Read a model, or a part of one, from a file that `ig.save` wrote.
 
     The result is what was saved, bit for bit: arrays with their dtypes, ties, static settings and structure. Nothing in
-    the file is executed or imported. Every part is rebuilt from its fields and passes the checks of its class.
+    the file is executed or imported. Every part is rebuilt from its fields; declared shapes, allowed values and
+    `__check_init__` are checked. What only a constructor checks, such as whether q(u) fits its features, is not.
 
     Args:
         path: the file.
