@@ -20,6 +20,8 @@ class Data(eqx.Module):
         mask: True [N, P] where a label is present. By default everywhere but where y is NaN.
         index: integers [N] that say which datum each row is, for whatever belongs to single data, such as latent
             variables and known noise. By default 0, …, N − 1.
+        weight: numbers [N] that say how often each row counts: every bound multiplies the term of a row by its weight.
+            A row of weight 2 counts as two equal rows, one of weight 0 is left out. By default 1.
 
     Arrays, nested lists, and pandas or polars frames are accepted.
 
@@ -31,14 +33,24 @@ class Data(eqx.Module):
         >>> data = Data([0.0, 1.0], [1.0, float("nan")])
         >>> data.x.shape, data.y.shape, data.mask[:, 0].tolist()
         ((2, 1), (2, 1), [True, False])
+
+        A row of weight 2 is the row twice:
+
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+        >>> model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+        >>> weighted = ig.elbo(model, Data([0.0, 1.0], [0.5, 0.2], weight=[2.0, 1.0]))
+        >>> bool(abs(weighted - ig.elbo(model, Data([0.0, 0.0, 1.0], [0.5, 0.5, 0.2]))) < 1e-9)
+        True
     """
 
     x: Float[Array, "N D"] | None
     y: Float[Array, "N P"] | None
     mask: Bool[Array, "N P"] | None
     index: Int[Array, " N"]
+    weight: Float[Array, " N"] | None
 
-    def __init__(self, x: Any, y: Any = None, mask: Any = None, index: Any = None):
+    def __init__(self, x: Any, y: Any = None, mask: Any = None, index: Any = None, weight: Any = None):
         if x is None and y is None:
             raise ValueError("Data needs inputs x, labels y, or both; got neither.")
         self.x = None if x is None else _columns(x, "x", allow_nan=False)
@@ -54,6 +66,7 @@ class Data(eqx.Module):
             self.index = _whole(index)
             if self.index.shape != (n,):
                 raise ValueError(f"index must have one entry per row, shape ({n},), got {self.index.shape}.")
+        self.weight = None if weight is None else _weight(weight, n)
 
     def __len__(self) -> int:
         return self.index.shape[0]
@@ -66,6 +79,13 @@ class Data(eqx.Module):
     def rows(self, i: Array) -> "Data":
         """The data of the rows i, integers [n]."""
         return jax.tree.map(lambda a: a[i], self)
+
+    def reweighted(self, factor: float) -> "Data":
+        """The same data, of which each row counts `factor` times as often."""
+        a = self.x if self.y is None else self.y
+        assert a is not None
+        weight = jnp.ones(len(self), a.dtype) if self.weight is None else self.weight
+        return eqx.tree_at(lambda d: d.weight, self, factor * weight, is_leaf=lambda leaf: leaf is None)
 
     def astype(self, dtype) -> "Data":
         """The same data in another floating-point dtype."""
@@ -154,6 +174,21 @@ def _mask(y: Array | None, mask: Any) -> Array | None:
     if mask.shape != y.shape:
         raise ValueError(f"mask must have the shape of y, {y.shape}, got {mask.shape}.")
     return mask & seen
+
+
+def _weight(weight: Any, n: int) -> Array:
+    weight = _columns(weight, "weight", allow_nan=False)
+    if weight.shape != (n, 1):
+        raise ValueError(f"weight must have one entry per row, shape ({n},), got {tuple(weight.shape)}.")
+    if not isinstance(weight, jax.core.Tracer):
+        values = np.asarray(weight)
+        if values.min() < 0 or values.max() == 0:
+            raise ValueError(
+                f"weight must hold numbers of at least 0, not all of them 0; they reach from {values.min():.4g} to "
+                f"{values.max():.4g}."
+            )
+        return own_array(values[:, 0], values.dtype)
+    return weight[:, 0]
 
 
 def _whole(index: Any) -> Array:

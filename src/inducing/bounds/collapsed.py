@@ -65,8 +65,8 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
 
 
 @_CollapsedElbo
-def quick_bound(model: Model, data: Any, times: float = 1.0) -> Float[Array, ""]:
-    """`collapsed_elbo` in its faster order of summing alone; every row counts `times` times.
+def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
+    """`collapsed_elbo` in its faster order of summing alone.
 
     It compiles faster than `collapsed_elbo` too. It is NaN where rounding would falsify it.
 
@@ -77,12 +77,12 @@ def quick_bound(model: Model, data: Any, times: float = 1.0) -> Float[Array, ""]
         >>> abs(float(quick_bound(model, data) - careful_bound(model, data))) < 1e-9
         True
     """
-    return _bound(Conjugate(model, times), data, whitened_last_or_nan)
+    return _bound(Conjugate(model), data, whitened_last_or_nan)
 
 
 @_CollapsedElbo
-def careful_bound(model: Model, data: Any, times: float = 1.0) -> Float[Array, ""]:
-    """`collapsed_elbo` in its more accurate order of summing alone; every row counts `times` times.
+def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
+    """`collapsed_elbo` in its more accurate order of summing alone.
 
     It is NaN where rounding would falsify even that.
 
@@ -93,7 +93,7 @@ def careful_bound(model: Model, data: Any, times: float = 1.0) -> Float[Array, "
         >>> abs(float(careful_bound(model, data) - ig.collapsed_elbo(model, data))) < 1e-9
         True
     """
-    return _bound(Conjugate(model, times), data, whitened_first_or_nan)
+    return _bound(Conjugate(model), data, whitened_first_or_nan)
 
 
 def orders_of_sums(model: Model, data: Data) -> tuple[AbstractBound, ...]:
@@ -117,8 +117,8 @@ def orders_of_sums(model: Model, data: Data) -> tuple[AbstractBound, ...]:
 def bound_of_sample(model: Model, data: Data, bound: Any, num_data: int) -> Float[Array, ""]:
     """The collapsed bound of `num_data` rows, estimated from a random sample of them.
 
-    Each row of the sample counts num_data/n times. This is about right for many rows, but biased, because the bound is
-    not a sum over rows.
+    The weight of each row of the sample grows by num_data/n. This is about right for many rows, but biased, because
+    the bound is not a sum over rows.
 
     Args:
         model: a conjugate model.
@@ -134,7 +134,7 @@ def bound_of_sample(model: Model, data: Data, bound: Any, num_data: int) -> Floa
         >>> abs(float(bound_of_sample(model, ig.Data([0.0, 1.0], [0.5, 0.2]), careful_bound, 4) - twice)) < 1e-9
         True
     """
-    return bound.evaluate(model, data, times=num_data / len(data))
+    return bound.evaluate(model, data.reweighted(num_data / len(data)))
 
 
 def collapse(model: Model, data: Any) -> Model:

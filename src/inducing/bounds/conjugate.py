@@ -49,26 +49,19 @@ def required_layer(model: Any) -> SparseGP:
 
 
 class Conjugate(eqx.Module):
-    """A sparse GP and the Gaussian noise on its outputs; every row of the data counts `times` times."""
+    """A sparse GP and the Gaussian noise on its outputs."""
 
     layer: SparseGP
     likelihood: AbstractLikelihood
-    times: float = eqx.field(static=True)
 
-    def __init__(self, model: Any, times: float = 1.0):
-        self.layer, self.likelihood, self.times = required_layer(model), model.likelihood, times
+    def __init__(self, model: Any):
+        self.layer, self.likelihood = required_layer(model), model.likelihood
 
     def noise(self, data: Data) -> Float[Array, "N P"]:
-        """The noise variances. A row that counts twice is a row with half the variance."""
+        """The noise variances."""
         noise = self.likelihood.gaussian_noise(labels(data)[0].shape, data.index)
         assert noise is not None
-        return noise if self.times == 1 else noise / self.times
-
-    @property
-    def shared_noise(self) -> Float[Array, ""] | None:
-        """The noise variance, if it is one for all labels."""
-        noise = self.likelihood.shared_noise
-        return noise if noise is None or self.times == 1 else noise / self.times
+        return noise
 
 
 def with_q(layer: SparseGP, mean: Float[Array, "L M"], root: Array) -> SparseGP:

@@ -13,7 +13,7 @@ from inducing.bounds.collapsed import collapsed_elbo, optimal_q
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.bounds.doubly_reparameterised import doubly_reparameterised as with_two_paths
 from inducing.bounds.objective import AbstractBound, Optimum
-from inducing.bounds.terms import labels, log_mean_exp, log_weights
+from inducing.bounds.terms import log_mean_exp, log_weights, weighted_sum
 from inducing.checks import check_counts
 from inducing.model import Model, needed
 
@@ -114,10 +114,8 @@ def elbo(
             return with_two_paths(model, data, key, importance, beta, integrate)
         return log_mean_exp(log_weights(model, data, key, importance, beta, integrate))
 
-    seen = jnp.any(labels(data)[1], axis=1)  # a row without labels contributes nothing, its latent variables included
-
     def data_term(key):
-        return jnp.sum(jnp.where(seen, once(key), 0.0))
+        return weighted_sum(data, once(key))
 
     if key is not None and samples > 1:
         term = jnp.mean(jax.vmap(data_term)(jax.random.split(key, samples)))

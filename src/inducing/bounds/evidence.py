@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from inducing.bounds.collapsed import optimal_q
 from inducing.bounds.conjugate import Conjugate
 from inducing.bounds.objective import AbstractBound, Optimum
-from inducing.bounds.terms import inputs, labels
+from inducing.bounds.terms import counts, inputs, labels
 from inducing.model import Model
 
 
@@ -26,6 +26,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     """The exact log marginal likelihood of the prior under the model's Gaussian likelihood.
 
         log p(y) = log N(y | μ, Kff + Σ),    Σ the noise
+
+    A row of weight w has the likelihood N(y | f, σ²)^w, which is N(y | f, σ²/w) times a constant.
 
     It takes O((NP)³) time and does not depend on the features. As an objective,
     `ig.fit(model, data, objective=ig.log_evidence)` trains an exact GP.
@@ -49,6 +51,9 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
         True
     """
     conjugate = Conjugate(model)
-    y, mask = labels(data)
-    exact = conjugate.layer.prior.condition(inputs(data), jnp.where(mask, y, jnp.nan), conjugate.noise(data))
-    return exact.log_marginal_likelihood
+    (y, _), count, noise = labels(data), counts(data), conjugate.noise(data)
+    seen = count > 0.0
+    count = jnp.where(seen, count, 1.0)
+    exact = conjugate.layer.prior.condition(inputs(data), jnp.where(seen, y, jnp.nan), noise / count)
+    constant = 0.5 * ((1.0 - count) * jnp.log(2.0 * jnp.pi * noise) - jnp.log(count))
+    return exact.log_marginal_likelihood + jnp.sum(jnp.where(seen, constant, 0.0))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from inducing.bounds.conjugate import conjugate_layer, inverse_root, with_layer, with_q
 from inducing.bounds.objective import AbstractObjective, Optimum
-from inducing.bounds.terms import inputs, labels
+from inducing.bounds.terms import counts, inputs, labels
 from inducing.checks import check_model, checked_data
 from inducing.features.base import AbstractFeatures
 from inducing.kernels.base import AbstractKernel
@@ -57,11 +57,11 @@ class PrecomputedElbo(AbstractObjective):
         layer, _, _ = _parts(model)
         data = checked_data(model, data)
         x, (y, mask) = inputs(data), labels(data)
-        y, seen = y[:, 0], mask[:, 0]
+        y, count = jnp.where(mask, y, 0.0)[:, 0], counts(data)[:, 0]
         self.features = _features(layer)
-        self.KufKfu, self.Kufy = jax.block_until_ready(self.features.fixed_sums(x, y, seen))
-        self.yy = jnp.sum(jnp.where(seen, y, 0.0) ** 2)
-        self.num_data = int(seen.sum())
+        self.KufKfu, self.Kufy = jax.block_until_ready(self.features.fixed_sums(x, y, count))
+        self.yy = jnp.sum(count * y**2)
+        self.num_data = float(count.sum())
         self._somewhere = x[:1]  # a stationary kernel has the same variance everywhere
 
     def __call__(self, model: Model, data: Any = None) -> Float[Array, ""]:

@@ -169,6 +169,8 @@ def _parts(model: Model, data: Data) -> tuple[tuple[Array, Array, Array], Sparse
         _refuse()
     if not isinstance(data.mask, jax.core.Tracer) and data.num_missing:
         raise ValueError("the closed form needs labels y without missing entries; use ig.elbo.")
+    if data.weight is not None:
+        raise ValueError("the closed form is for data without weights; use ig.elbo.")
     posterior = model.layers[0].latent_posterior(data)
     return (posterior, gp, kernel, Z, noise) if posterior is not None else _refuse()
 

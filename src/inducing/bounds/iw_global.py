@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from inducing.bounds.elbo import check_beta
 from inducing.bounds.objective import AbstractBound
-from inducing.bounds.terms import labels, log_likelihood, log_mean_exp
+from inducing.bounds.terms import counts, log_likelihood, log_mean_exp, weighted_sum
 from inducing.checks import check_counts
 from inducing.model import Model, enter, needed
 from inducing.parameters import dtype_of
@@ -35,7 +35,7 @@ def iw_elbo_global(
 
     See eq:iw_vi_iid and eq:iw_vi_lv. It tends to log p(y) as S grows. It is for weight-space models: `BayesianDense`,
     `Deterministic` and `LatentVariable` layers, and `Skip` of these. One θ serves all data, so that minibatches are not
-    possible.
+    possible. The weight of a row multiplies all of its terms inside the exponential.
 
     Args:
         model: the model.
@@ -68,19 +68,19 @@ def iw_elbo_global(
             "iw_elbo_global needs all data at once: the logarithm of its mean over θ is not a sum over data, so a "
             f"minibatch of {len(data)} of {num_data} gives no unbiased estimate. Pass batch_size=None, or use ig.elbo."
         )
-    seen = jnp.any(labels(data)[1], axis=1, keepdims=True)  # a row without labels contributes nothing
+    weight = jnp.max(counts(data), axis=1, keepdims=True)  # a row without labels contributes nothing
 
     def log_weight(key):
         x, total = enter(model, data), jnp.zeros((), dtype_of(model))
         for i, (layer, k) in enumerate(zip(model.layers, model.keys(key), strict=True)):
-            sampled = layer.sample_global(x, k, data, seen)
+            sampled = layer.sample_global(x, k, data, weight)
             if sampled is None:
                 raise TypeError(
                     f"layers[{i}] is a {type(layer).__name__}; importance weighting over θ is for weight-space models "
                     "(BayesianDense, Deterministic, LatentVariable, Skip of these). Use ig.elbo(..., importance=...)."
                 )
             x, total = sampled[0], total + sampled[1]
-        return jnp.sum(log_likelihood(model, data, x)) + beta * total
+        return weighted_sum(data, log_likelihood(model, data, x)[:, 0]) + beta * total
 
     log_w = jax.vmap(log_weight)(jax.random.split(key, samples * importance))
     return jnp.mean(log_mean_exp(log_w.reshape(samples, importance)))

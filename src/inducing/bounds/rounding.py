@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from inducing.bounds.conjugate import Conjugate
 from inducing.bounds.sums import Statistics, whitened_first, whitened_last
-from inducing.bounds.terms import inputs, labels
+from inducing.bounds.terms import counts, inputs
 from inducing.data import Data
 from inducing.linalg import AbstractCovariance, Dense, batched
 from inducing.parameters import dtype_of
@@ -51,7 +51,7 @@ def whitened_first_or_nan(conjugate: Conjugate, data: Data, Kuu: AbstractCovaria
     if not isinstance(Kuu, Dense):
         return stats
     error = jnp.finfo(stats.squares.dtype).eps * jnp.sqrt(_condition(Kuu)) * (stats.squares + stats.trace)
-    right = error <= allowed_rounding(error.dtype) * jnp.sum(labels(data)[1], dtype=error.dtype)
+    right = error <= allowed_rounding(error.dtype) * jnp.sum(counts(data))
     return stats._replace(squares=jnp.where(right, stats.squares, jnp.nan))
 
 
@@ -78,13 +78,14 @@ def rounding(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Float
     By the inequality of Cauchy and Schwarz, the entries of Σ τ Kuf Kfu are at most N τ times the prior variances of u
     and f, with a relative error of ε; whitening multiplies by |Luu⁻¹|². Actual errors reach ten times this product.
     """
-    prior, x, noise = conjugate.layer.prior, inputs(data), conjugate.noise(data)
+    prior, x = conjugate.layer.prior, inputs(data)
     every = -(-len(x) // ROWS)  # not the first rows: in sorted data, variances may grow with the row
     outputs = mix_variance(prior, prior.Kff_diag(x[::every]))
     groups = 1 if weights(prior) is not None else prior.num_latents  # of coupled latents
     of_f = jnp.max(jnp.sum(outputs.reshape(len(outputs), groups, -1), axis=2))
     eps = jnp.finfo(x.dtype).eps
-    return 10.0 * eps * len(data) * prior.num_latents * of_f * _condition(Kuu) / jnp.min(noise)
+    tau = jnp.max(counts(data) / conjugate.noise(data))
+    return 10.0 * eps * len(data) * prior.num_latents * of_f * _condition(Kuu) * tau
 
 
 def _condition(Kuu: AbstractCovariance) -> Float[Array, ""]:

@@ -1,6 +1,7 @@
 """The sums over the data that the collapsed bound needs, in O(M²) memory beyond the data.
 
-For y_np = f_p(x_n) + ε, with precisions τ_np (0 for a missing label) and residuals r = y − μ, these are
+For y_np = f_p(x_n) + ε, with residuals r = y − μ and τ_np the precision times the weight of the row (0 for a missing
+label), these are
 
     Ψ = Σ_np τ_np b_np b_npᵀ,    c = Σ_np τ_np r_np b_np,    b_np = Luu⁻¹ Cov(u, f_p(x_n)),
 
@@ -24,7 +25,7 @@ from jaxtyping import Array, Float
 
 from inducing._xla.matmul import products, symmetric_product, times_transpose
 from inducing.bounds.conjugate import Conjugate
-from inducing.bounds.terms import inputs, labels
+from inducing.bounds.terms import counts, inputs, labels
 from inducing.data import Data
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
@@ -40,7 +41,7 @@ class Statistics(NamedTuple):
     Attributes:
         Psi: Ψ [G, M', M'], symmetric, and so are its derivatives.
         c: c [G, M'].
-        log_tau: Σ log τ/2π.
+        log_tau: Σ −weight log 2πσ².
         squares: Σ τ r².
         trace: Σ τ k(x_n, x_n).
     """
@@ -63,7 +64,7 @@ def whitened_last(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> 
         return batched("root_solve", whole, B.reshape(L, M, -1)).reshape(B.shape)
 
     Psi = whiten(jnp.swapaxes(whiten(stats.Psi), 1, 2))
-    return _symmetrised(conjugate, data, stats._replace(Psi=Psi, c=whiten(stats.c[..., None])[..., 0]))
+    return _symmetrised(stats._replace(Psi=Psi, c=whiten(stats.c[..., None])[..., 0]))
 
 
 def whitened_first(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:
@@ -77,19 +78,12 @@ def whitened_first(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) ->
         stats = stats._replace(Psi=Psi, c=c)
     else:
         stats = _statistics(conjugate, data, Kuu)
-    return _symmetrised(conjugate, data, stats)
+    return _symmetrised(stats)
 
 
-def _symmetrised(conjugate: Conjugate, data: Data, stats: Statistics) -> Statistics:
-    """The sums with a Ψ whose derivative is symmetric, and with Σ log τ of the noise itself."""
-    stats = stats._replace(Psi=0.5 * (stats.Psi + jnp.swapaxes(stats.Psi, 1, 2)))
-    times = conjugate.times
-    if times == 1:
-        return stats
-    # The sums are those of the noise σ²/times, so that every row counts `times` times in all but one of them: for
-    # log τ it counts once, of times·τ.
-    own = stats.log_tau - np.log(times) * jnp.sum(labels(data)[1], dtype=stats.log_tau.dtype)
-    return stats._replace(log_tau=times * own)
+def _symmetrised(stats: Statistics) -> Statistics:
+    """The sums with a Ψ whose derivative is symmetric."""
+    return stats._replace(Psi=0.5 * (stats.Psi + jnp.swapaxes(stats.Psi, 1, 2)))
 
 
 @jax.custom_jvp
@@ -118,11 +112,11 @@ def _statistics(conjugate: Conjugate, data: Data, Kuu: Any) -> Statistics:
 
     A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ.
     """
-    noise = conjugate.shared_noise
+    noise = conjugate.likelihood.shared_noise
     if noise is None:
         return _sums(conjugate, data, Kuu, None)
     Psi, c, log_tau, squares, trace = _sums(conjugate, data, Kuu, jnp.ones_like(noise))
-    log_tau = log_tau - jnp.sum(jnp.where(labels(data)[1], jnp.log(noise), 0.0))
+    log_tau = log_tau - jnp.sum(counts(data)) * jnp.log(noise)
     return Statistics(Psi / noise, c / noise, log_tau, squares / noise, trace / noise)
 
 
@@ -161,7 +155,8 @@ def _block_statistics(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array |
     L, J = prior.num_latents, prior.num_sites
     x, (y, mask) = inputs(data), labels(data)
     noise = conjugate.noise(data) if noise is None else jnp.broadcast_to(noise, y.shape)
-    tau = jnp.where(mask, 1.0 / noise, 0.0)
+    count = counts(data)
+    tau = jnp.where(mask, count / noise, 0.0)
     r = jnp.where(mask, y - prior.mean(x), 0.0)
     n = r.shape[0]
     Kuf = prior.Kuf(features, x)
@@ -180,7 +175,7 @@ def _block_statistics(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array |
         c = batched("root_solve", qu.repeat(Kuu, L), c[..., None])[..., 0]
     c = c.reshape(Psi.shape[:2])
     variance = mix_variance(prior, prior.Kff_diag(x))
-    log_tau = jnp.where(mask, -jnp.log(2.0 * np.pi * noise), 0.0)
+    log_tau = jnp.where(mask, -count * jnp.log(2.0 * np.pi * noise), 0.0)
     return Statistics(Psi, c, jnp.sum(log_tau), jnp.sum(tau * r**2), jnp.sum(tau * variance))
 
 

@@ -103,6 +103,21 @@ def log_mean_exp(values: Float[Array, "N R"]) -> Float[Array, " N"]:
     return jax.nn.logsumexp(values, axis=1) - jnp.log(jnp.asarray(values.shape[1], values.dtype))
 
 
+def weighted_sum(data: Data, terms: Float[Array, " N"]) -> Float[Array, ""]:
+    """Σ_n weight_n terms_n over the rows that have labels. Other rows say nothing, their latent variables included."""
+    seen = jnp.any(labels(data)[1], axis=1)
+    if data.weight is None:
+        return jnp.sum(jnp.where(seen, terms, 0.0))
+    return jnp.sum(jnp.where(seen & (data.weight > 0.0), data.weight * terms, 0.0))
+
+
+def counts(data: Data) -> Float[Array, "N P"]:
+    """How often each label counts: the weight of its row, and 0 if it is missing."""
+    y, mask = labels(data)
+    weight = jnp.ones((), y.dtype) if data.weight is None else data.weight[:, None]
+    return jnp.where(mask, weight, 0.0)
+
+
 def labels(data: Data) -> tuple[Float[Array, "N P"], Bool[Array, "N P"]]:
     """y and its mask, for data that have labels."""
     assert data.y is not None and data.mask is not None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import AbstractCovariance, Dense
@@ -110,16 +110,16 @@ class AbstractFeatures(Module):
 
     @question
     def fixed_sums(
-        self, X: Float[Array, "N D"], y: Float[Array, " N"], seen: Bool[Array, " N"]
+        self, X: Float[Array, "N D"], y: Float[Array, " N"], count: Float[Array, " N"]
     ) -> tuple[Float[Array, "M M"], Float[Array, " M"]]:
-        """Kuf Kfu and Kuf y over the data, for features whose Kuf does not depend on the kernel's parameters.
+        """Kuf W Kfu and Kuf W y over the data, for features whose Kuf does not depend on the kernel's parameters.
 
-        They need a stationary kernel. By default features refuse.
+        W = diag(count). They need a stationary kernel. By default features refuse.
 
         Args:
             X: concrete inputs [N, D].
             y: the labels of one output [N].
-            seen: which labels are present [N]; the others do not count.
+            count: how often each label counts [N]: the weight of its row, and 0 if it is missing.
 
         Returns:
             The two sums.

@@ -130,7 +130,7 @@ class Fourier(AbstractFeatures):
     def Kuf(self, kernel, X):
         return _Kuf(self, self.frequencies, kernel, X)
 
-    def fixed_sums(self, X, y, seen):
+    def fixed_sums(self, X, y, count):
         check_columns(self, X, 1)
         low, high, a, b = float(X.min()), float(X.max()), float(self.a), float(self.b)
         if low < a or high > b:
@@ -138,7 +138,7 @@ class Fourier(AbstractFeatures):
                 f"the data reach from {low:.6g} to {high:.6g}, beyond [{a:.6g}, {b:.6g}], where the features depend on "
                 "the kernel; use Fourier.around(X, num), or ig.collapsed_elbo."
             )
-        return fourier_sums((2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a), y, seen, self.num)
+        return fourier_sums((2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a), y, count, self.num)
 
 
 class FreeFourier(AbstractFeatures):

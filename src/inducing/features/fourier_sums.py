@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float
+from jaxtyping import Array, Complex, Float
 
 from inducing._xla import default_jit
 
@@ -12,22 +12,22 @@ BLOCK = 2048
 
 @default_jit
 def fourier_sums(
-    theta: Float[Array, " N"], y: Float[Array, " N"], seen: Bool[Array, " N"], F: int
+    theta: Float[Array, " N"], y: Float[Array, " N"], count: Float[Array, " N"], F: int
 ) -> tuple[Float[Array, "M M"], Float[Array, " M"]]:
-    """Σ_n φ(θ_n) φ(θ_n)ᵀ and Σ_n φ(θ_n) y_n of φ = (1, cos θ, …, cos Fθ, sin θ, …, sin Fθ), over the rows `seen`.
+    """Σ_n w_n φ(θ_n) φ(θ_n)ᵀ and Σ_n w_n φ(θ_n) y_n of φ = (1, cos θ, …, cos Fθ, sin θ, …, sin Fθ).
 
-    The first matrix is made of the 2F + 1 sums Σ_n e^{ikθ_n}: its blocks are Toeplitz plus Hankel matrices.
+    The first matrix is made of the 2F + 1 sums Σ_n w_n e^{ikθ_n}: its blocks are Toeplitz plus Hankel matrices.
 
     Args:
         theta: the angles θ_n [N].
         y: the labels [N].
-        seen: which labels are present [N].
+        count: how often each label counts, w_n [N].
         F: the number of frequencies.
 
     Returns:
         The two sums, [M, M] and [M] with M = 2F + 1.
     """
-    ones, y = seen.astype(theta.dtype), jnp.where(seen, y, 0.0)
+    y = count * y
     N, size = theta.shape[0], min(BLOCK, theta.shape[0])
     blocks = -(-N // size)
 
@@ -41,8 +41,8 @@ def fourier_sums(
         return total + weights @ powers, None
 
     zero = jnp.zeros((2, 2 * F), jax.lax.complex(theta[:1], theta[:1]).dtype)
-    sums, _ = jax.lax.scan(add, zero, (cut(theta), cut(ones), cut(y)))
-    C = jnp.concatenate([jnp.sum(ones)[None], jnp.real(sums[0])])
+    sums, _ = jax.lax.scan(add, zero, (cut(theta), cut(count), cut(y)))
+    C = jnp.concatenate([jnp.sum(count)[None], jnp.real(sums[0])])
     S = jnp.concatenate([jnp.zeros((1,), C.dtype), jnp.imag(sums[0])])
     i = np.arange(1, F + 1)
     plus, minus = i[:, None] + i[None, :], i[None, :] - i[:, None]

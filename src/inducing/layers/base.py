@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from inducing._xla import barrier
 from inducing.data import Data
@@ -244,17 +244,17 @@ class AbstractLayer(Module):
 
     @question
     def sample_global(
-        self, x: Float[Array, "N 1 D"], key: Array, data: Data, seen: Bool[Array, "N 1"]
+        self, x: Float[Array, "N 1 D"], key: Array, data: Data, weight: Float[Array, "N 1"]
     ) -> tuple[Float[Array, "N 1 P"], Float[Array, ""]] | None:
         """One sample of the layer's weights θ, shared by all data and applied to x, and log p(θ)/q(θ).
 
-        For importance weighting over θ itself. Latent variables are sampled too, and count where `seen`.
+        For importance weighting over θ itself. Latent variables are sampled too, and count by `weight`.
 
         Args:
             x: the layer's inputs.
             key: a random key.
             data: the data that x belongs to.
-            seen: which data have labels.
+            weight: how often each row counts, 0 for one without labels.
 
         Returns:
             The outputs and the log-ratio; None if the layer has no finite number of weights to sample.

@@ -191,7 +191,7 @@ class BayesianDense(AbstractLayer):
     def variational(self):
         return self.mean, self.scale, self.root
 
-    def sample_global(self, x, key, data, seen):
+    def sample_global(self, x, key, data, weight):
         W, log_ratio = self.sample_weights(key)
         return with_one(x) @ W, log_ratio
 

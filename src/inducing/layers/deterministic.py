@@ -104,7 +104,7 @@ class Deterministic(AbstractLayer):
     def couples_replicates(self) -> bool:
         return False
 
-    def sample_global(self, x, key, data, seen):
+    def sample_global(self, x, key, data, weight):
         return self._apply(x), jnp.zeros((), x.dtype)
 
 
@@ -211,10 +211,10 @@ class Skip(AbstractLayer):
         for layer in self.layers:
             layer.check_index(index)
 
-    def sample_global(self, x, key, data, seen):
+    def sample_global(self, x, key, data, weight):
         y, total = x, jnp.zeros((), x.dtype)
         for layer, k in zip(self.layers, jax.random.split(key, len(self.layers)), strict=True):
-            sampled = layer.sample_global(y, k, data, seen)
+            sampled = layer.sample_global(y, k, data, weight)
             if sampled is None:
                 return None
             y, total = sampled[0], total + sampled[1]

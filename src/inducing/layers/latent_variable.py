@@ -212,9 +212,9 @@ class LatentVariable(AbstractLayer):
         if self.encoder is not None:
             self.encoder.check_index(index)
 
-    def sample_global(self, x, key, data, seen):
+    def sample_global(self, x, key, data, weight):
         s = self.sample(x, key, data, 1)
-        return append(x, s.h), jnp.sum(jnp.where(seen, s.log_ratio, 0.0))
+        return append(x, s.h), jnp.sum(jnp.where(weight > 0.0, weight * s.log_ratio, 0.0))
 
     def sample_latents(self, x, key, data, replicates):
         return self.sample(x, key, data, replicates).h

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
+from inducing._xla import own_array
 from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
 from inducing.model import Model
@@ -49,7 +50,7 @@ def checked(given: Arguments) -> Arguments:
     check_model(model)
     _check_functions(given)
     check(model)
-    data = checked_data(model, given.data, every_output=True)
+    data = _counting(checked_data(model, given.data, every_output=True))
     _check_numbers(given, len(data))
     if given.key is not None:
         as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
@@ -60,6 +61,13 @@ def checked(given: Arguments) -> Arguments:
         batch_size=None if given.batch_size is None else int(given.batch_size),
         starts=int(given.starts),
     )
+
+
+def _counting(data: Data) -> Data:
+    """The data without the rows of weight 0, so that starting values and minibatches do not see them either."""
+    if data.weight is None or (np.asarray(data.weight) > 0).all():
+        return data
+    return data.rows(own_array(np.flatnonzero(np.asarray(data.weight)), int))
 
 
 def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
