@@ -35,6 +35,7 @@ from inducing.training.problem import Problem
 
 SECONDS, SHARE = 30.0, 0.005  # between two checkpoints by default, or longer, so that writing takes at most this share
 UNMARKED = {"progress", "checkpoint", "checkpoint_every", "seconds"}  # arguments that may differ from call to call
+LONG = 60  # characters of a difference in an error
 
 Arrays = dict[str, np.ndarray]
 Record = tuple[np.ndarray, int, float]
@@ -61,8 +62,8 @@ def opened(given: Arguments, clock: Clock) -> Generator["Checkpoint | None"]:
     for leftover in folder.glob(".*.safetensors.*.tmp"):  # of a writer that was killed
         leftover.unlink(missing_ok=True)
     checkpoint = Checkpoint(folder, given.checkpoint_every, clock)
-    checkpoint.compare(marks(given))
     with deferred_termination(checkpoint.write) as checkpoint.look:
+        checkpoint.compare(marks(given))
         try:
             yield checkpoint
         finally:
@@ -260,8 +261,7 @@ def marks(given: Arguments) -> dict[str, str]:
             leaves, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda v: v is None)
             found |= {name + jax.tree_util.keystr(path): _mark(leaf) for path, leaf in leaves}
             if len(leaves) != 1:
-                text = _without_addresses(str(structure))
-                found[f"the structure of {name}"] = f"#{hashlib.sha256(text.encode()).hexdigest()}"
+                found[f"the structure of {name}"] = _without_addresses(str(structure))
     return found
 
 
@@ -281,8 +281,14 @@ def _difference(name: str, before: str | None, now: str | None) -> str | None:
         return None
     if before is None or now is None:
         return f"{name} is new" if before is None else f"{name} is gone"
-    hashed = before.startswith("#") or now.startswith("#")
-    return f"{name} is another" if hashed else f"{name} was {before}, and is {now}"
+    if before.startswith("#") or now.startswith("#"):
+        return f"{name} is another"
+    if max(len(before), len(now)) > LONG:  # show where they begin to differ
+        first = next(
+            (i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
+        )
+        before, now = (f"…{text[max(0, first - LONG // 2) :][:LONG]}…" for text in (before, now))
+    return f"{name} was {before}, and is {now}"
 
 
 def _without_addresses(text: str) -> str:
