@@ -22,8 +22,9 @@ ORDER = """
     model checks
     bounds
     inference
+    io
     training
-    io report
+    report
     sklearn cli testing
 """
 LEVEL = {room: level for level, rooms in enumerate(ORDER.strip().split("\n")) for room in rooms.split()}

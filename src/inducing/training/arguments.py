@@ -1,5 +1,6 @@
 """The arguments of `fit`, checked before anything is compiled."""
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ class Arguments(NamedTuple):
     callback: Callable | None
     progress: bool | str
     key: Array | None
+    checkpoint: str | os.PathLike | None
+    checkpoint_every: int | None
 
 
 def checked(given: Arguments) -> Arguments:
@@ -117,6 +120,12 @@ def _check_numbers(given: Arguments, N: int) -> None:
         _check_whole("batch_size", given.batch_size, 1, N)
     if given.patience is not None:
         _check_whole("patience", given.patience, 1)
+    if given.checkpoint is not None and not isinstance(given.checkpoint, str | os.PathLike):
+        raise TypeError(f"checkpoint must be the path of a folder, such as 'run/', got {given.checkpoint!r}.")
+    if given.checkpoint_every is not None:
+        _check_whole("checkpoint_every", given.checkpoint_every, 1)
+        if given.checkpoint is None:
+            raise ValueError("checkpoint_every needs a folder; pass checkpoint='run/' too.")
     _check_whole("clamp", given.clamp, 0)
     _check_whole("starts", given.starts, 1)
     rate, gamma = given.learning_rate, given.gamma

@@ -1,5 +1,6 @@
 """`fit`: train a model on data."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,15 +19,16 @@ from inducing.data import Data
 from inducing.model import Model
 from inducing.parameters import POSITIVE, Partition, dtype_of, partition
 from inducing.training.arguments import Arguments, checked
+from inducing.training.checkpoint import Checkpoint, opened
 from inducing.training.compiled_steps import shuffled, start_key
 from inducing.training.gradient_steps import take_steps
 from inducing.training.interrupt import deferred_interrupt
 from inducing.training.lbfgs import climb
 from inducing.training.message import Facts, is_unbounded, message, noise_share, took_for_noise
-from inducing.training.monitor import History, Watch
+from inducing.training.monitor import Clock, History, Outcome, Watch
 from inducing.training.plan import LBFGS, Plan, make_plan
 from inducing.training.problem import Problem, free_positions, make_problem, tied_again
-from inducing.training.run import Outcome, Run, Seed
+from inducing.training.run import Run, Seed
 from inducing.training.scales import automatic_scales, with_shorter_lengthscales
 
 SPREAD = 1.5  # standard deviation between starts of the logarithms of positive parameters
@@ -86,12 +88,21 @@ def fit(
     callback: Callable | None = None,
     progress: bool | str = True,
     key: Array | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    checkpoint_every: int | None = None,
 ) -> FitResult:
     """Train a model on data by maximising an objective.
 
     The model that is passed is not changed. The best parameters found are returned, also after Ctrl-C: the first Ctrl-C
     waits for the steps in progress. Which parameters are best is decided by the score on `held_out` data if given, else
     by the bound, smoothed if it is noisy. A step that gives NaN or infinity is skipped and counted in the message.
+
+    With a `checkpoint`, the same call resumes a fit that was killed at any time, or interrupted, and gives the same
+    result as one that was not: parameters, bounds and message are equal bit for bit on the same machine, with the same
+    versions and number of threads. Only times differ. A fit that has ended returns its result. SIGTERM writes a
+    checkpoint before it ends the process. A call is the same if the model, the data and all arguments but `progress`
+    and `checkpoint_every` are. Arrays are compared by their values, and functions, Optax optimisers included, by their
+    names: do not change what they do. Callbacks are called again for steps after the last checkpoint.
 
     If training by the collapsed bound or the evidence ends with nearly all of the labels' variance as noise, labels may
     vary faster than the first lengthscales allow. `fit` then restarts with lengthscales as short as the features can
@@ -150,14 +161,18 @@ def fit(
             parameters are judged. If it returns True, training stops.
         progress: whether to show a progress bar, labelled with the method; a string is used as its label.
         key: a JAX random key (default: key 0). The same key gives the same result.
+        checkpoint: a folder for all that is needed to resume the fit. It is made if there is none.
+        checkpoint_every: the number of steps (of L-BFGS: values of the objective) between two checkpoints, rounded up
+            to when parameters are judged (default: about 30 seconds).
 
     Returns:
         A `FitResult` with the trained model, the history of the bound, and a message on what happened.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if an argument is out of range, if arguments contradict each other, or if the data do not fit the
-            model.
+        ValueError: if an argument is out of range, if arguments contradict each other, if the data do not fit the
+            model, or if `checkpoint` holds another fit.
+        OSError: if a checkpoint cannot be written.
         FloatingPointError: if L-BFGS finds an objective or gradient that is not finite at every start.
 
     Examples:
@@ -190,11 +205,13 @@ def fit(
             callback=callback,
             progress=progress,
             key=key,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
         )
     )
-    job = _plan(given)
-    with limited_threads(), deferred_interrupt() as look:
-        starts_done = _run(job, look)
+    job, clock = _plan(given), Clock()
+    with limited_threads(), deferred_interrupt() as look, opened(given, clock) as saved:
+        starts_done = _run(job, _Watcher(look, clock, saved))
         return _finish(job, starts_done)
 
 
@@ -206,6 +223,14 @@ class _Job(NamedTuple):
     rescaled: bool
     plan: Plan
     parts: Partition
+
+
+class _Watcher(NamedTuple):
+    """What goes along with all starts: `look` raises KeyboardInterrupt after Ctrl-C."""
+
+    look: Callable[[], None]
+    clock: Clock
+    checkpoint: Checkpoint | None
 
 
 def _plan(given: Arguments) -> _Job:
@@ -245,29 +270,29 @@ class _Starts:
         return max(self.outcomes, key=lambda o: o.bound if np.isfinite(o.bound) else -np.inf)
 
 
-def _run(job: _Job, look: Callable[[], None]) -> _Starts:
+def _run(job: _Job, watcher: _Watcher) -> _Starts:
     """Run all starts, and one more with shorter lengthscales if these took the labels for noise."""
     starts = _Starts()
     for number in range(job.given.starts):
         if not starts.interrupted:
-            _attempt(job, starts, number, job.model, look)
+            _attempt(job, starts, number, job.model, watcher)
     shorter = None if starts.interrupted or not starts.outcomes else _shorter(job, starts.best)
     if shorter is not None:
         starts.restarted = True
-        _attempt(job, starts, job.given.starts, shorter, look)
+        _attempt(job, starts, job.given.starts, shorter, watcher)
     if starts.failed and not starts.outcomes:
         raise starts.failed
     return starts
 
 
-def _attempt(job: _Job, starts: _Starts, number: int, model: Model, look: Callable[[], None]) -> None:
+def _attempt(job: _Job, starts: _Starts, number: int, model: Model, watcher: _Watcher) -> None:
     """Run one start at `model`, perturbed for all starts but the first and the one with shorter lengthscales."""
     seed = job.given.key, own_array(number, np.int32)
     try:
         parts = job.parts if model is job.model else _without_q(model, job.given)
         if 0 < number < job.given.starts:
             parts = _perturbed(parts, start_key(*seed))
-        outcome = _one_start(job, model, parts, seed, look)
+        outcome = _one_start(job, model, parts, seed, watcher)
     except FloatingPointError as error:  # the objective is not finite at this start
         starts.reached.append(np.nan)
         starts.failed = starts.failed or error
@@ -300,7 +325,7 @@ def _shorter(job: _Job, best: Outcome) -> Model | None:
     return with_shorter_lengthscales(job.model, given.data, _trained(job.model, job.parts))
 
 
-def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, look: Callable[[], None]) -> Outcome:
+def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _Watcher) -> Outcome:
     given, plan = job.given, job.plan
     data, held = given.data, given.held_out
     problem = make_problem(model, parts, data)
@@ -317,10 +342,17 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, look: Call
         bound = compiled(_value)(model, plan.objective, rows, seed, len(data)) if held is None else held_out([])
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
         return Outcome(problem, [], history, float(bound), "nothing to train", 0)
-    watch = Watch(given.progress, given.callback, given.patience, look, build, None if held is None else held_out)
+    look, clock, checkpoint = watcher
+    if checkpoint is not None and (done := checkpoint.begin(int(seed[1]), problem)) is not None:
+        return done
+    score = None if held is None else held_out
+    watch = Watch(given.progress, given.callback, given.patience, look, build, score, clock)
     steps = plan.default_steps if given.steps is None else given.steps
-    run = Run(given, plan, steps, model, problem, seed, watch)
-    return climb(run) if plan.method in LBFGS else take_steps(run)
+    run = Run(given, plan, steps, model, problem, seed, watch, checkpoint)
+    outcome = climb(run) if plan.method in LBFGS else take_steps(run)
+    if checkpoint is not None and outcome.reason != "interrupted":
+        checkpoint.end(outcome)
+    return outcome
 
 
 def _value(model: Model, objective: Target, data: Data, seed: Seed, num_data: int) -> Array:

@@ -13,9 +13,9 @@ from jax.flatten_util import ravel_pytree
 from inducing._xla import compiled, own_array
 from inducing.parameters import dtype_of
 from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, initial_state
-from inducing.training.monitor import Monitor
+from inducing.training.monitor import Monitor, Outcome
 from inducing.training.problem import free_positions
-from inducing.training.run import Outcome, Run
+from inducing.training.run import Run
 
 RATE = 0.01  # the default learning rate of Adam
 SECONDS = 0.4  # how long the compiled loop runs before Ctrl-C is noticed
@@ -35,8 +35,10 @@ def take_steps(run: Run) -> Outcome:
     window = min(max(50.0, rows / (run.plan.batch_size or rows)), 500.0) if noisy else 1.0
     monitor = Monitor(run.steps, run.plan.method, window, run.watch)
     reason = "failed"
+    if run.checkpoint is not None:
+        stepper.state = run.checkpoint.restore(stepper.state, monitor)
     try:
-        reason = _until_stopped(stepper, monitor, run.steps, noisy)
+        reason = _until_stopped(stepper, monitor, run)
     except KeyboardInterrupt:
         if monitor.knows_nothing:
             raise
@@ -47,8 +49,9 @@ def take_steps(run: Run) -> Outcome:
     return Outcome(run.problem, best, history, monitor.best_score, reason, int(stepper.state.failures))
 
 
-def _until_stopped(stepper: "_Stepper", monitor: Monitor, steps: int, noisy: bool) -> str:
+def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
     """Take steps until all are done or something asks to stop; the reason for the end."""
+    steps, noisy = run.steps, run.plan.noisy
     look = min(max(LOOK[0], steps // 100), LOOK[1])
     n = 1
     while monitor.step < steps:
@@ -59,7 +62,6 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, steps: int, noisy: boo
         stop = None
         if not noisy and monitor.step % look == 0:  # the objective before the first step is that of the old state
             stop = monitor.judge(stepper.state.free, float(values[0]))
-        first = monitor.step == 0
         monitor.record(values)
         stepper.state = new
         monitor.look()
@@ -69,7 +71,9 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, steps: int, noisy: boo
             stop = f"the last {int(new.streak)} steps were NaN or infinite: start elsewhere, or take shorter steps"
         if stop:
             return stop
-        n = look if first else int(n * SECONDS / max(elapsed, 1e-6))
+        if run.checkpoint is not None:
+            run.checkpoint.keep(stepper.state, monitor)
+        n = int(n * SECONDS / max(elapsed, 1e-6))
     if not noisy or steps == 0:
         _, values = stepper.after(1)
         monitor.judge(stepper.state.free, float(values[0]))

@@ -1,4 +1,4 @@
-"""Ctrl-C during a fit."""
+"""Ctrl-C and SIGTERM during a fit."""
 
 import contextlib
 import signal
@@ -47,3 +47,56 @@ def deferred_interrupt() -> Generator[Callable[[], None]]:
         yield look
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def deferred_termination(save: Callable[[], None]) -> Generator[Callable[[], None]]:
+    """Defer SIGTERM inside the block to the next call of the function that is yielded, or to the end of the block.
+
+    SIGTERM then does what it would have done: by default it ends the process. A second one acts at once. Threads other
+    than the main one receive no signals.
+
+    Args:
+        save: called before.
+
+    Yields:
+        A function that saves and ends the process if SIGTERM was received.
+
+    Examples:
+        >>> before = signal.signal(signal.SIGTERM, lambda number, frame: print("ended"))
+        >>> with deferred_termination(lambda: print("saved")) as look:
+        ...     signal.raise_signal(signal.SIGTERM)
+        ...     print("in a step")
+        ...     look()
+        in a step
+        saved
+        ended
+        >>> _ = signal.signal(signal.SIGTERM, before)
+    """
+    before, received = signal.getsignal(signal.SIGTERM), False
+
+    def note(number, frame):
+        nonlocal received
+        if received:
+            signal.signal(signal.SIGTERM, before)
+            signal.raise_signal(signal.SIGTERM)
+        received = True
+
+    def look():
+        nonlocal received
+        if received:
+            received = False
+            save()
+            signal.signal(signal.SIGTERM, before)
+            signal.raise_signal(signal.SIGTERM)
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or before in (None, signal.SIG_IGN):  # None: set by a program in C, and cannot be set again
+        yield look
+        return
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield look
+    finally:
+        look()
+        signal.signal(signal.SIGTERM, before)

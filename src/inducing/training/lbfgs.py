@@ -14,10 +14,11 @@ from inducing._xla import compiled, own_array
 from inducing.bounds.collapsed import bound_of_sample, orders_of_sums
 from inducing.bounds.objective import Target
 from inducing.data import Data
+from inducing.training.checkpoint import Checkpoint
 from inducing.training.compiled_steps import shuffled, start_key
-from inducing.training.monitor import STOPPED, Monitor
+from inducing.training.monitor import STOPPED, Monitor, Outcome
 from inducing.training.problem import Problem
-from inducing.training.run import Outcome, Run
+from inducing.training.run import Run
 
 MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # from MANY rows on, the first steps (at most FIRST) see SAMPLE of them
 RESTARTS = 3
@@ -47,7 +48,10 @@ def climb(run: Run) -> Outcome:
     """Train by L-BFGS."""
     ascents = _ascents(run)
     problem, (everything, steps) = run.problem, ascents[-1]
-    monitor = Monitor(steps, run.plan.method, 1.0, run.watch)
+    checkpoint = run.checkpoint
+    monitor = Monitor(steps, run.plan.method, 1.0, checkpoint.watched(run.watch) if checkpoint else run.watch)
+    if checkpoint is not None and checkpoint.replays:
+        monitor.resumed("from its record")
     key = start_key(*run.seed) if run.plan.objective.takes_key else None
     start = free = _start(problem)
     reason, failures, sampled = "failed", 0, None
@@ -56,12 +60,12 @@ def climb(run: Run) -> Outcome:
             monitor.change()
             sampled = monitor.step if ascent is everything else None
             try:
-                reason, failed = maximise(ascent, free, until, monitor, key)
+                reason, failed = maximise(ascent, free, until, monitor, key, checkpoint)
             except FloatingPointError:  # NaN on the sample, or on all data where the sample led
                 if sampled is not None and free is start:
                     raise
                 sampled = monitor.step
-                reason, failures = maximise(everything, start, steps, monitor, key)
+                reason, failures = maximise(everything, start, steps, monitor, key, checkpoint)
                 break
             free, failures = free if monitor.best is None else monitor.best, failures + failed
             if reason == STOPPED:
@@ -100,7 +104,9 @@ def _start(problem: Problem) -> list[Array]:
     return [own_array(start, f.dtype) for start, f in zip(arrays.free, problem.partition.free, strict=True)]
 
 
-def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array | None) -> tuple[str, int]:
+def maximise(
+    ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array | None, checkpoint: Checkpoint | None
+) -> tuple[str, int]:
     """Maximise until the bound converges or `steps` iterations are done.
 
     Args:
@@ -109,6 +115,7 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
         steps: the iteration of `monitor` at which to end.
         monitor: holds the best parameters afterwards.
         key: the random key, if the objective takes one.
+        checkpoint: records values and gradients, and repeats those on record.
 
     Returns:
         Why it ended, and the number of values in line searches that were NaN or infinite.
@@ -118,7 +125,7 @@ def maximise(ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, k
     """
     compiled(value_and_gradient).lower(ascent, start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
-    search = _Search(_evaluator(ascent, key), start, monitor)
+    search = _Search(_evaluator(ascent, key, checkpoint), start, monitor)
     f, _ = search.value(search.best_x)
     if not np.isfinite(search.best_f):
         what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
@@ -145,27 +152,34 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> 
     return jax.value_and_grad(value_of)(free)
 
 
-def _evaluator(ascent: Ascent, key: Array | None) -> Callable:
-    """`value_and_gradient` at free arrays, by `careful` for a while after `objective` has given NaN.
+def _evaluator(ascent: Ascent, key: Array | None, checkpoint: Checkpoint | None) -> Callable:
+    """The objective at free arrays followed by its gradient, by `careful` for a while after `objective` has given NaN.
 
     The number of values for which `careful` is used doubles each time.
     """
-    evaluate = compiled(value_and_gradient)
     careful = None if ascent.careful is None else Ascent(ascent.problem, ascent.data, ascent.num_data, ascent.careful)
     left, spell = 0, SPELL
 
-    def at(free: list[Array]) -> tuple[Array, list[Array]]:
+    def evaluate(ascent: Ascent, free: list[Array]) -> np.ndarray:
+        def compute() -> np.ndarray:
+            value, grads = compiled(value_and_gradient)(ascent, free, key)
+            return _flat([value, *grads])
+
+        return compute() if checkpoint is None else checkpoint.numbers(free, compute)
+
+    def at(free: list[Array]) -> np.ndarray:
         nonlocal left, spell
         if left == 0:
-            value, grads = evaluate(ascent, free, key)
-            if careful is None or np.isfinite(value):
-                return value, grads
-        value, grads = evaluate(careful, free, key)
+            numbers = evaluate(ascent, free)
+            if careful is None or np.isfinite(numbers[0]):
+                return numbers
+        assert careful is not None  # because `left` grows only after it was used
+        numbers = evaluate(careful, free)
         if left > 0:
             left -= 1
-        elif np.isfinite(value):  # otherwise the parameters are bad, not the way of computing
+        elif np.isfinite(numbers[0]):  # otherwise the parameters are bad, not the way of computing
             left, spell = spell, 2 * spell
-        return value, grads
+        return numbers
 
     return at
 
@@ -198,8 +212,8 @@ class _Search:
         away, top = x - self.best_x, max(self.best_f, self.began)
         wall = 10.0 * (1.0 + abs(top))
         if np.abs(away).max() <= REACH:
-            value, grads = self._evaluate(self.unflatten(x))
-            f, g = -float(value), -_flat(grads)
+            numbers = -self._evaluate(self.unflatten(x))
+            f, g = float(numbers[0]), numbers[1:]
             if np.isfinite(f) and np.isfinite(g).all():
                 if f < self.best_f:
                     self.best_x, self.best_f = x.copy(), f

@@ -9,9 +9,9 @@ from inducing.data import Data
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import Partition, dtype_of
+from inducing.training.monitor import Outcome
 from inducing.training.plan import LBFGS, Plan
 from inducing.training.problem import free_positions
-from inducing.training.run import Outcome
 
 FEW, MOSTLY = 10, 0.9  # fewer labels say nothing about noise; a larger share of it is reported
 LITTLE = 0.05  # nats for each label, about a tenth of its variance

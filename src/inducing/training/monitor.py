@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array
 
+from inducing.training.problem import Problem
+
 STOPPED = "the callback asked to stop"
 
 
@@ -22,6 +24,49 @@ class History(NamedTuple):
     step: np.ndarray
     bound: np.ndarray
     seconds: np.ndarray
+
+
+class Outcome(NamedTuple):
+    """How one start ended.
+
+    Attributes:
+        problem: the problem of the run.
+        free: the best values of its free arrays.
+        history: the objective at each step.
+        bound: the score of `free`.
+        reason: why the run ended.
+        failures: the number of steps, or values in line searches, that were NaN or infinite.
+        sampled: the number of steps that saw only a sample of the rows.
+        sample: the number of rows in that sample.
+    """
+
+    problem: Problem
+    free: list[Array]
+    history: History
+    bound: float
+    reason: str
+    failures: int
+    sampled: int = 0
+    sample: int = 0
+
+
+class Clock:
+    """The time since a fit began, over all calls that resumed it."""
+
+    def __init__(self):
+        self.go_on(0.0)
+
+    def go_on(self, seconds: float) -> None:
+        """Show this time now, and run."""
+        self._zero, self._held = time.perf_counter() - seconds, None
+
+    def hold(self, seconds: float) -> None:
+        """Show this time, while what has happened before is repeated."""
+        self._held = seconds
+
+    def now(self) -> float:
+        """The seconds since the fit began."""
+        return time.perf_counter() - self._zero if self._held is None else self._held
 
 
 class Progress:
@@ -54,6 +99,7 @@ class Watch(NamedTuple):
         look: raises KeyboardInterrupt if the user has pressed Ctrl-C.
         build: makes a model from free arrays.
         held_out: the score of free arrays on held-out data.
+        clock: measures the time of the fit.
     """
 
     progress: bool | str
@@ -62,6 +108,7 @@ class Watch(NamedTuple):
     look: Callable[[], None]
     build: Callable[[list[Array]], Any]
     held_out: Callable[[list[Array]], float] | None
+    clock: Clock
 
 
 class Monitor:
@@ -79,19 +126,19 @@ class Monitor:
 
     def __init__(self, total: int, label: str, window: float, watch: Watch):
         self.build, self.callback, self.held_out = watch.build, watch.callback, watch.held_out
-        self.patience, self.look, self.window = watch.patience, watch.look, window
+        self.patience, self.look, self.window, self.clock = watch.patience, watch.look, window, watch.clock
         self.bounds: list[np.ndarray] = []
         self.times: list[np.ndarray] = []
         self.step = 0
         self.seen, self.smoothed = 0, np.nan
         self.best_score, self.best, self.best_step, self.outdated = -np.inf, None, 0, False
-        self.started = time.perf_counter()
+        self.started = self.clock.now()
         shown = watch.progress if isinstance(watch.progress, str) else label
         self.bar = _bar(total, shown) if watch.progress else None
 
     def record(self, values: np.ndarray) -> None:
         """Add the objective of some steps."""
-        now = time.perf_counter() - self.started
+        now = self.clock.now() - self.started
         before = self.times[-1][-1] if self.times else 0.0
         self.bounds.append(values)
         self.times.append(np.linspace(before, now, len(values) + 1)[1:])
@@ -120,7 +167,7 @@ class Monitor:
         if np.isfinite(score) and (score > self.best_score or self.outdated):
             self.best_score, self.best, self.best_step, self.outdated = float(score), parameters, self.step, False
         if self.callback is not None:
-            seconds = time.perf_counter() - self.started
+            seconds = self.clock.now() - self.started
             if self.callback(Progress(self.step, float(score), seconds, lambda: self.build(parameters))):
                 return STOPPED
         if self.patience is not None and self.step - self.best_step >= self.patience:
@@ -130,6 +177,25 @@ class Monitor:
     def change(self) -> None:
         """Announce a new objective: the parameters judged next replace the best, unless held-out data decide."""
         self.outdated, self.best_step = self.held_out is None, self.step
+
+    def numbers(self) -> np.ndarray:
+        """All that changes during a run, but for the history and the best parameters."""
+        of_best = (self.best_score, self.best_step, self.outdated)
+        return np.array([self.started, self.step, self.seen, self.smoothed, *of_best], float)
+
+    def restore(self, numbers: np.ndarray, bounds: np.ndarray, times: np.ndarray, best: Any) -> None:
+        """Go on where another run was."""
+        self.started, step, seen, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
+        self.step, self.seen, self.best_step, self.outdated = int(step), int(seen), int(best_step), bool(outdated)
+        self.bounds, self.times, self.best = [bounds], [times], best
+        self.resumed(f"at step {self.step}")
+        if self.bar is not None:
+            self.bar.initial = self.bar.n = self.step
+
+    def resumed(self, where: str) -> None:
+        """Let the progress bar say that the run was resumed."""
+        if self.bar is not None:
+            self.bar.set_description_str(f"{self.bar.desc.rstrip(': ')} (resumed {where})", refresh=False)
 
     @property
     def knows_nothing(self) -> bool:
