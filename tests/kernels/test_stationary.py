@@ -226,3 +226,33 @@ def test_derivatives_with_fixed_inputs_are_those_of_differences(name, dim):
     ours, truth = (jax.jit(lambda f=f: both_derivatives(f))() for f in (by_gram, by_differences))
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(truth), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 6])
+@pytest.mark.parametrize("name", PROFILES)
+def test_limit_at_infinity(name, dim):
+    """Points so far away that squares overflow have no covariance with others, and gradients are finite."""
+    for dtype, far in ((np.float32, 1e20), (np.float64, 1e308)):
+        kernel = make(name, lengthscale=np.full(dim, 0.5, dtype), variance=np.asarray(2.0, dtype))
+        X = np.full((3, dim), 0.3, dtype) * np.asarray([[far], [-far], [1.0]], dtype)
+        near = np.zeros((2, dim), dtype)
+        near[1] = 1.0
+
+        def values(kernel, X, near):
+            return kernel.gram(X, near), kernel.gram(X), kernel(X[0], near[0])
+
+        cross, own, single = jax.jit(values)(kernel, X, near)
+        np.testing.assert_allclose(cross[:2], 0.0, atol=1e-30)
+        np.testing.assert_allclose(own, 2.0 * np.eye(3), atol=1e-30)
+        assert abs(single) < 1e-30
+        total = jax.jit(jax.grad(lambda *args: sum(v.sum() for v in values(*args)), argnums=(0, 1, 2)))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(total(kernel, X, near)))
+
+
+@pytest.mark.parametrize("kernel", [K.Cosine(), K.Periodic(K.Matern32())])
+def test_periodic_kernels_are_finite_far_away(kernel):
+    X = jnp.asarray([[1e308], [-1e308], [0.3]])
+    assert np.isfinite(kernel.gram(X)).all()
+    assert np.isfinite(kernel(X[0], X[2]))
+    near = X[2:]
+    np.testing.assert_allclose(kernel.gram(near + 3.0, jnp.zeros((1, 1))), kernel.gram(near, jnp.zeros((1, 1))))

@@ -1,5 +1,6 @@
 """Squared distances between sets of points, accurate and cheap to differentiate."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,21 @@ DIRECT_DIMENSIONS = 4
 # The product form has an absolute error of about ε|x|² in s, hence of √ε|x| in r = √s near r = 0. For functions with a
 # slope in r there, differences are worth their cost up to this many dimensions.
 DIRECT_DIMENSIONS_IF_ROUGH = 32
+
+
+def largest_coordinate(dtype: jnp.dtype, dim: int) -> float:
+    """A bound b for coordinates, so that sums of `dim` products of two coordinates do not overflow.
+
+    >>> largest_coordinate(jnp.dtype("float32"), 1) ** 2 < 3.4e38
+    True
+    """
+    return math.sqrt(float(jnp.finfo(dtype).max) / (16 * dim))
+
+
+def bounded(X: Float[Array, "N D"]) -> Float[Array, "N D"]:
+    """Coordinates of at most `largest_coordinate`. Points that far away have no covariance with any other."""
+    b = largest_coordinate(X.dtype, X.shape[1])
+    return jnp.clip(X, -b, b)
 
 
 def by_differences(dim: int, rough: bool) -> bool:
@@ -37,6 +53,8 @@ def squared_distance(
     as the single matrix product −2 [x, −|x|²/2, 1]·[z, 1, −|z|²/2], clipped at zero. The tangent is `half_tangent`,
     which ignores the clipping, so that second derivatives are correct at coincident points.
 
+    Sums of squared differences may be infinite. The product form first moves points to within `largest_coordinate`.
+
     Args:
         X: points [N, D] near the origin (see `centred`).
         Z: points [M, D] near the origin.
@@ -46,16 +64,23 @@ def squared_distance(
     Returns:
         s [N, M].
     """
-    X, Z = X / lengthscale[None, :], Z / lengthscale[None, :]
+    X, Z = (_finite(P / lengthscale[None, :]) for P in (X, Z))
     if by_differences(X.shape[1], rough):
         s = jnp.zeros((X.shape[0], Z.shape[0]), X.dtype)
         for d in range(X.shape[1]):
             s = s + (X[:, d][:, None] - Z[:, d][None, :]) ** 2
         return s
+    X, Z = bounded(X), bounded(Z)
     left = jnp.concatenate([X, *_half_squares(X)], axis=1)
     right = jnp.concatenate([Z, *_half_squares(Z)[::-1]], axis=1)
     # `apart` keeps XLA from fusing the loop over s into the library call, which would run it on one core
     return jnp.maximum(-2.0 * apart(jnp.matmul(left, right.T, precision=lax.Precision.HIGHEST)), 0.0)
+
+
+def _finite(X: Array) -> Array:
+    """X with the largest number instead of infinity, since ∞ − ∞ is NaN."""
+    most = jnp.finfo(X.dtype).max
+    return jnp.clip(X, -most, most)
 
 
 def _half_squares(X: Float[Array, "N D"]) -> tuple[Float[Array, "N 1"], Float[Array, "N 1"]]:
@@ -90,6 +115,7 @@ def centred(X: Float[Array, "N D"], Z: Float[Array, "M D"] | None) -> tuple[Arra
     depend on the origin, so no gradient flows through it.
     """
     origin = lax.stop_gradient(jnp.mean(X if Z is None else Z, axis=0))[None, :]
+    origin = jnp.where(jnp.isfinite(origin), origin, 0.0)  # the sum of huge numbers overflows
     return X - origin, None if Z is None else Z - origin
 
 
@@ -113,7 +139,9 @@ def half_tangent(
     X, Z, lengthscale = primals
     dX, dZ, dlengthscale = tangents
     unit = lengthscale[None, :]
-    x, z, dx, dlog = X / unit, Z / unit, factor * moved(dX) / unit, factor * moved(dlengthscale)[None, :] / unit
+    # Where a coordinate is that large, the covariance is 0, and 0·∞ would be NaN.
+    x, z = bounded(X / unit), bounded(Z / unit)
+    dx, dlog = factor * moved(dX) / unit, factor * moved(dlengthscale)[None, :] / unit
     if isinstance(dZ, SymbolicZero):
         share = constant + jnp.sum(x * (dx - x * dlog), 1, keepdims=True)
         left = jnp.concatenate([share, 2.0 * x * dlog - dx, jnp.broadcast_to(-dlog, x.shape)], axis=1)

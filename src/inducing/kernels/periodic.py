@@ -3,6 +3,7 @@
 import math
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -50,7 +51,7 @@ class Periodic(AbstractKernel):
 
     def _turns(self, X: Array) -> Array:
         check_size(self, "period", self.period, X.shape[-1])
-        return X / jnp.broadcast_to(self.period, X.shape)
+        return _fraction(X / jnp.broadcast_to(self.period, X.shape))
 
     def _embed(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
         angle = 2.0 * math.pi * self._turns(X)
@@ -98,7 +99,7 @@ class Cosine(AbstractKernel):
 
     def _phase(self, X: Float[Array, "..."]) -> Float[Array, "..."]:
         check_size(self, "lengthscale", self.lengthscale, X.shape[-1])
-        return 2.0 * math.pi * jnp.sum(X / jnp.broadcast_to(self.lengthscale, X.shape), axis=-1)
+        return 2.0 * math.pi * jnp.sum(_fraction(X / jnp.broadcast_to(self.lengthscale, X.shape)), axis=-1)
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance * jnp.cos(self._phase(x - y))
@@ -119,3 +120,8 @@ class Cosine(AbstractKernel):
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         return self._waves
+
+
+def _fraction(turns: Array) -> Array:
+    """Turns without the whole ones, so that the angle of a point far away is finite."""
+    return turns - jax.lax.stop_gradient(jnp.round(turns))

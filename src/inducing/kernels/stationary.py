@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from inducing._xla import apart, barrier
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points, check_size
 from inducing.kernels.distance import (
+    bounded,
     by_differences,
     centred,
     half_tangent,
@@ -109,7 +110,7 @@ class AbstractStationary(AbstractKernel):
         return X / jnp.broadcast_to(self.lengthscale, X.shape)
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
-        return self.variance * self.profile(jnp.sum(self.scaled(x - y) ** 2))
+        return self.variance * self.profile(jnp.sum(bounded(self.scaled(x - y)[None]) ** 2))
 
     def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
         X, X2 = as_points(self, X, X2)
@@ -320,6 +321,7 @@ class RationalQuadratic(AbstractStationary):
     smoothness: ClassVar[int | float] = math.inf
 
     def profile(self, s: Float[Array, "..."]) -> Float[Array, "..."]:
+        s = jnp.minimum(s, jnp.finfo(s.dtype).max)  # the derivative in α would be infinite times 0
         return jnp.exp(-self.alpha * jnp.log1p(s / (2.0 * self.alpha)))
 
     def unit_spectral_density(self, w2: Float[Array, " K"], dim: int) -> Float[Array, " K"]:
@@ -459,13 +461,13 @@ def _gaussian_jvp(primals, tangents):
 
 
 def _distance(s: Array) -> Array:
-    """√s with all derivatives 0 at s = 0.
+    """√s with all derivatives 0 at s = 0, and finite for infinite s, since a polynomial of r is multiplied by e^−r = 0.
 
     If s is a rounding error, compiled code may compute it twice and find it positive only once. The inner `where` then
     returns ε², whose root is harmless, instead of 1.
     """
-    positive_s = s > 0
-    return jnp.where(positive_s, jnp.sqrt(jnp.where(positive_s, s, jnp.finfo(s.dtype).eps ** 2)), 0.0)
+    positive_s, info = s > 0, jnp.finfo(s.dtype)
+    return jnp.where(positive_s, jnp.sqrt(jnp.where(positive_s, jnp.minimum(s, info.max / 16), info.eps**2)), 0.0)
 
 
 def _exponential(c: float, s: Array) -> Array:
@@ -499,7 +501,7 @@ _matern52_slope = _once_differentiable(math.sqrt(5.0))
 def matern52_profile(s: Float[Array, "..."]) -> Float[Array, "..."]:
     """(1 + √5 r + 5/3 r²) e^−√5 r."""
     a = math.sqrt(5.0) * _distance(s)
-    return (1.0 + a + (5.0 / 3.0) * s) * jnp.exp(-a)
+    return (1.0 + a + a * a / 3.0) * jnp.exp(-a)
 
 
 @matern52_profile.defjvp
