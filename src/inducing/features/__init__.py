@@ -5,8 +5,8 @@ from inducing.features.base import general_Kuf as general_Kuf
 from inducing.features.base import general_Kuu as general_Kuu
 from inducing.features.composite import Additive as Additive
 from inducing.features.composite import Product as Product
+from inducing.features.composite import Union as Union
 from inducing.features.derivative import InducingDerivatives as InducingDerivatives
-from inducing.features.derivative import Union as Union
 from inducing.features.eigen import EigenLaplacian as EigenLaplacian
 from inducing.features.eigen import EigenMercer as EigenMercer
 from inducing.features.eigen import EigenNumerical as EigenNumerical

@@ -108,6 +108,12 @@ class AbstractFeatures(Module):
         """D, the number of columns of the inputs, if the features know it."""
         return None if self.locations is None else self.locations.shape[1]
 
+    @property
+    @question
+    def uses_terms(self) -> bool:
+        """Whether u depends on the single terms of a sum f = Σ_i f_i, and not only on f."""
+        return False
+
     @question
     def fixed_sums(
         self, X: Float[Array, "N D"], y: Float[Array, " N"], seen: Bool[Array, " N"]
