@@ -257,7 +257,7 @@ class AbstractLayer(Module):
             seen: which data have labels.
 
         Returns:
-            The outputs and the log-ratio; None if the layer has no finite number of weights to sample.
+            The outputs and the log-ratio; None if the layer cannot sample its weights once for all data.
         """
         return None
 
