@@ -12,6 +12,8 @@ from inducing.features.eigen import EigenMercer as EigenMercer
 from inducing.features.eigen import EigenNumerical as EigenNumerical
 from inducing.features.fourier import Fourier as Fourier
 from inducing.features.fourier import FreeFourier as FreeFourier
+from inducing.features.frequency_vectors import BoxFourier as BoxFourier
+from inducing.features.frequency_vectors import GaussianFourier as GaussianFourier
 from inducing.features.integral import Integral as Integral
 from inducing.features.integral import RegionAverage as RegionAverage
 from inducing.features.integral import plain_fourier as plain_fourier

@@ -115,6 +115,16 @@ class AbstractFeatures(Module):
         return False
 
     @question
+    def units(self) -> list[tuple[Array, Any]]:
+        """Parameters that are not locations, with the units in which training moves them.
+
+        Unconstrained matrices that are not among them are taken for locations in the space of inputs. By default, the
+        answers of features inside these features.
+        """
+        parts = jax.tree.leaves(self, is_leaf=lambda v: isinstance(v, AbstractFeatures) and v is not self)
+        return [unit for part in parts if isinstance(part, AbstractFeatures) for unit in part.units()]
+
+    @question
     def fixed_sums(
         self, X: Float[Array, "N D"], y: Float[Array, " N"], seen: Bool[Array, " N"]
     ) -> tuple[Float[Array, "M M"], Float[Array, " M"]]:
