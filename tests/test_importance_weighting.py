@@ -259,12 +259,75 @@ def test_global_importance_weighting_looks_into_skips():
     np.testing.assert_allclose(bound(skipped, UNSUPERVISED, key=KEY, importance=3), EVIDENCE, rtol=1e-10)
 
 
-def test_global_importance_weighting_refuses_minibatches_and_gps():
+def test_global_importance_weighting_over_u_reaches_the_evidence():
+    """θ = (u, f(X)): S = 1 is the ELBO in expectation, S → ∞ log p(y), for any features, coordinates and coupling."""
+    kernel, W = ig.kernels.SquaredExponential(0.9, 1.2), np.array([[1.0, 0.4], [-0.3, 0.8]])
+    y = np.concatenate([Y, 0.5 * Y[::-1]], axis=1)
+    prior = ig.priors.LMC(W, [kernel, ig.kernels.Matern32(1.5, 0.5)], 0.3)
+    root = np.tril(0.2 * np.random.default_rng(2).normal(size=(4, 4))) + 0.7 * np.eye(4)
+    layer = ig.SparseGP(prior, ig.features.InducingPoints(X[::2]), 0.2 * jnp.ones((2, 2)), root, "u")
+    model, data = ig.Model(layer, ig.likelihoods.Gaussian(NOISE)), ig.Data(X, y)
+    evidence = multivariate_normal(
+        0.3 * np.ones(2 * N), prior.covariance(jnp.asarray(X)) + NOISE * np.eye(2 * N)
+    ).logpdf(y.ravel())
+    run = eqx.filter_jit(ig.iw_elbo_global)
+    keys = jax.random.split(KEY, 20)
+    one = np.array([run(model, data, key=k, samples=2000, importance=1) for k in keys])
+    assert abs(one.mean() - float(elbo(model, data))) < 4.5 * one.std() / 20**0.5
+    five = np.array([run(model, data, key=k, samples=400, importance=5) for k in keys])
+    many = np.array([run(model, data, key=k, importance=40_000) for k in keys])
+    assert one.mean() + 0.1 < five.mean() < many.mean()
+    assert many.std() < 0.2
+    assert abs(many.mean() - evidence) < 4.5 * many.std() / 20**0.5 + many.std() ** 2  # half the variance is bias
+
+
+def test_global_importance_weights_of_an_exact_posterior_are_the_evidence():
+    """With all inputs as inducing points and the exact q(u), in a Skip too: each weight is p(y) itself."""
+    layer = ig.SparseGP(ig.GP(ig.kernels.Matern52(0.8)), ig.features.InducingPoints(X), jitter=1e-12)
+    exact = ig.collapse(ig.Model(layer, ig.likelihoods.Gaussian(NOISE)), DATA)
+    run = eqx.filter_jit(ig.iw_elbo_global)
+    np.testing.assert_allclose(run(exact, DATA, key=KEY, importance=3), ig.log_evidence(exact, DATA), atol=1e-4)
+    skipped = ig.Model([ig.Skip(exact.layers[0]), linear(0.0, 1.0)], exact.likelihood)
+    np.testing.assert_allclose(run(skipped, DATA, key=KEY, importance=3), ig.log_evidence(exact, DATA), atol=1e-4)
+
+
+def test_global_importance_weighting_of_a_deep_gp_reaches_the_evidence():
+    """Against the average of the outer GP's exact evidence over prior draws of the inner one, in NumPy."""
+
+    def kernel(x, length, variance):
+        return variance * np.exp(-0.5 * ((x[:, :, None] - x[:, None, :]) / length) ** 2)
+
+    S, rng = 100_000, np.random.default_rng(0)
+    inner = rng.normal(size=(S, N)) @ np.linalg.cholesky(kernel(X.T, 1.0, 0.5)[0] + 1e-9 * np.eye(N)).T + X[:, 0]
+    K = kernel(inner, 0.7, 1.2) + NOISE * np.eye(N)
+    half = np.linalg.solve(np.linalg.cholesky(K), np.broadcast_to(Y, (S, N, 1)))[..., 0]
+    log_p = -0.5 * (half**2).sum(1) - 0.5 * np.linalg.slogdet(K)[1] - 0.5 * N * np.log(2 * np.pi)
+    density = np.exp(log_p - log_p.max())
+    truth, error = log_p.max() + np.log(density.mean()), density.std() / density.mean() / S**0.5
+    points = ig.features.InducingPoints(X[:3])
+    first = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential(1.0, 0.5), ig.means.Identity()), points)
+    last = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential(0.7, 1.2)), points)
+    model = ig.Model([first, last], ig.likelihoods.Gaussian(NOISE))
+    run = eqx.filter_jit(ig.iw_elbo_global)
+    values = np.array([run(model, DATA, key=k, importance=50_000) for k in jax.random.split(KEY, 8)])
+    assert values.std() < 0.2
+    assert abs(values.mean() - truth) < 4.5 * np.hypot(error, values.std() / 8**0.5) + values.std() ** 2
+
+
+class Opaque(ig.layers.AbstractLayer):
+    """A layer that does not say how to sample its weights."""
+
+    random = terminal = True
+    propagate = moments = joint = kl = draw = cache = lambda self, *args: None
+
+    def width(self, inputs):
+        return 1
+
+
+def test_global_importance_weighting_refuses_minibatches_and_unknown_layers():
     with pytest.raises(ValueError, match="iw_elbo_global needs all data at once"):
         ig.iw_elbo_global(regression(), DATA, key=KEY, num_data=100)
-    with pytest.raises(TypeError, match=r"layers\[1\] is a SparseGP; importance weighting over θ is for weight-space"):
-        ig.iw_elbo_global(latent_gp(), DATA, key=KEY)
-    with pytest.raises(TypeError, match=r"layers\[0\] is a Skip; importance weighting over θ is for weight-space"):
-        ig.iw_elbo_global(ig.Model([ig.Skip(gp()), linear(1.0, 1.0)], ig.likelihoods.Gaussian()), DATA, key=KEY)
+    with pytest.raises(TypeError, match=r"layers\[1\] is a Opaque, which does not say how to sample its weights"):
+        ig.iw_elbo_global(ig.Model([gp(), Opaque()], ig.likelihoods.Gaussian()), DATA, key=KEY)
     with pytest.raises(ValueError, match="beta must be 0 or more, got -1"):
         ig.iw_elbo_global(regression(), DATA, key=KEY, beta=-1.0)

@@ -126,6 +126,31 @@ def test_the_sampled_gplvm_bound_agrees_with_the_closed_form():
         ig.gplvm_elbo(latent_gp(), DATA)
 
 
+def test_the_closed_gplvm_bound_with_missing_labels():
+    """For h without doubt, the collapsed bounds of the outputs, each on its own rows; otherwise sampled."""
+    rng = np.random.default_rng(4)
+    y, h, Z = rng.normal(size=(6, 3)), rng.normal(size=(6, 1)), [[-1.0], [0.0], [1.0]]
+    y[[0, 2, 3], [0, 0, 2]] = np.nan
+    y[4] = np.nan  # a row without labels contributes nothing
+    kernel, data = ig.kernels.SquaredExponential(0.8, 1.2), ig.Data(None, y)
+
+    def model(scale):
+        latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(h, scale=scale))
+        gp = ig.SparseGP(ig.priors.Independent(kernel, num=3, mean=0.4), ig.features.InducingPoints(Z))
+        return ig.Model([latent, gp], ig.likelihoods.Gaussian(0.3))
+
+    alone = ig.Model(ig.SparseGP(ig.GP(kernel, 0.4), ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian(0.3))
+    seen = ~np.isnan(y)
+    exact = sum(float(ig.collapsed_elbo(alone, (h[s], y[s, p]))) for p, s in enumerate(seen.T))
+    sure = model(1e-8)
+    kl = np.delete(0.5 * (1e-16 + h[:, 0] ** 2 - 1.0) - np.log(1e-8), 4).sum()
+    bound = eqx.filter_jit(ig.gplvm_elbo)
+    np.testing.assert_allclose(bound(sure, data), exact - kl, rtol=1e-10)
+    unsure = model(0.5)
+    best, error = mean_and_error(eqx.filter_jit(ig.gplvm_collapse)(unsure, data), data, num=4000)
+    assert abs(best - float(bound(unsure, data))) < 4.5 * error
+
+
 def test_bad_input_is_refused(unchecked):
     model = latent_gp()
     with pytest.raises(ValueError, match="importance must be an integer of at least 1, got 0"):

@@ -85,7 +85,33 @@ def test_outputs_and_a_latent_variable():
     assert np.isfinite(elbo(model, (X, Y), key=KEY, importance=2))
 
 
+def test_latent_variables_at_any_layer():
+    latents = {0: ig.LatentVariable(1), 2: ig.LatentVariable(2)}
+    model = ig.deep_gp(X, NOISE, num_layers=3, num_inducing=5, latent=latents)
+    kinds = ["LatentVariable", "SparseGP", "SparseGP", "LatentVariable", "SparseGP"]
+    assert [type(layer).__name__ for layer in model.layers] == kinds
+    assert [layer.features.Z.shape for layer in model.layers if hasattr(layer, "features")] == [(5, 4), (5, 4), (5, 6)]
+    Z, h = model.layers[4].features.Z[:, :4], np.asarray(model.layers[4].features.Z[:, 4:])
+    np.testing.assert_allclose(Z, model.layers[1].features.Z)  # through identity means
+    assert np.linalg.matrix_rank(np.concatenate([h, Z[:, 3:]], axis=1)) == 3  # latents are independent
+    np.testing.assert_array_equal(  # one latent variable is that of the first layer
+        ig.deep_gp(X, NOISE, num_inducing=5, latent={0: latents[0]}).layers[1].features.Z,
+        ig.deep_gp(X, NOISE, num_inducing=5, latent=latents[0]).layers[1].features.Z,
+    )
+
+
+def test_a_latent_variable_above_an_idle_layer_is_one_below_it():
+    """An inner layer that passes its inputs on, then h; against h and then the same last layer."""
+    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(RNG.normal(size=(12, 1)), scale=1e-7))
+    deep = ig.deep_gp(X, NOISE, num_inducing=12, latent={1: latent})
+    shallow = ig.Model([latent, deep.layers[2]], NOISE)
+    value = elbo(deep, (X, Y), key=KEY) + deep.layers[0].kl()
+    np.testing.assert_allclose(value, elbo(shallow, (X, Y), key=KEY), rtol=1e-4)
+
+
 REFUSED = {
+    "latent": ({"latent": {0: "h"}}, TypeError, "latent must be an ig.LatentVariable or a dictionary of them, got str"),
+    "layer": ({"latent": {2: ig.LatentVariable(1)}}, ValueError, "latent has the key 2; .* from 0 to 1"),
     "layers": ({"num_layers": 0}, ValueError, "num_layers must be an integer of at least 1, got 0"),
     "inducing": ({"num_inducing": -1}, ValueError, "num_inducing must be an integer of at least 1, got -1"),
     "outputs": ({"num_outputs": 0}, ValueError, "num_outputs must be an integer of at least 1, got 0"),

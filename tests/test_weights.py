@@ -128,9 +128,15 @@ def test_refused(weight, says):
         ig.Data([0.0, 1.0], [0.0, 1.0], weight=weight)
 
 
-def test_the_closed_form_of_latent_variables_refuses_weights():
-    latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(jnp.zeros((2, 1)), scale=0.1))
+def test_the_closed_form_of_latent_variables():
+    """Rows of whole weights against rows that occur so often, each with the same q(h)."""
+    means = RNG.normal(size=(6, 1))
     layer = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential()), ig.features.InducingPoints([[0.0], [1.0]]))
-    model = ig.Model([latent, layer], ig.likelihoods.Gaussian(0.1))
-    with pytest.raises(ValueError, match="without weights"):
-        ig.gplvm_elbo(model, ig.Data(None, jnp.ones((2, 1)), weight=[1.0, 2.0]))
+
+    def model(means):
+        latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder(means, scale=0.1))
+        return ig.Model([latent, layer], ig.likelihoods.Gaussian(0.1))
+
+    y = labels()
+    weighted = ig.gplvm_elbo(model(means), ig.Data(None, y, weight=WEIGHT))
+    np.testing.assert_allclose(weighted, ig.gplvm_elbo(model(means[TWICE]), ig.Data(None, y[TWICE])), rtol=1e-9)

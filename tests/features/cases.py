@@ -34,6 +34,12 @@ CASES = {
         k.SquaredExponential([0.6, 0.8], 1.3),
         PLANE,
     ),
+    "gaussian fourier": (
+        F.GaussianFourier([[1.5, 0.3], [-0.4, 2.1]], [0.1, 0.0], [0.5, 0.7]),
+        k.SquaredExponential([0.6, 0.8], 1.3),
+        PLANE,
+    ),
+    "box fourier": (F.BoxFourier([[1.3], [2.9]], [-1.0], [1.1], 40), k.Matern32(0.6, 1.3), LINE),
     "mercer": (F.EigenMercer(9, [0.1, 0.0], [0.6, 0.5]), k.SquaredExponential([0.6, 0.8], 1.3), PLANE),
     "numerical": (F.EigenNumerical(np.linspace(-1.0, 1.1, 20)[:, None], 6), k.Matern32(0.6, 1.3), LINE),
     "laplacian": (F.EigenLaplacian(HILBERT.box, HILBERT.num), HILBERT, PLANE),
@@ -51,7 +57,15 @@ CASES = {
     ),
 }
 IDS = list(CASES)
-VARIANTS = {"points", "fourier 1/2", "fourier 3/2", "fourier beyond", "union of fourier", "sphere relu"}  # of others
+VARIANTS = {
+    "points",
+    "fourier 1/2",
+    "fourier 3/2",
+    "fourier beyond",
+    "union of fourier",
+    "sphere relu",
+    "box fourier",
+}  # of others
 
 
 def model_of(name, coordinates="w", mean=None):

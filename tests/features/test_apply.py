@@ -28,6 +28,11 @@ def _multiscale(dim, width, lengthscale=1.0):
     return F.Multiscale(_normal(dim)[:3], np.full((3, dim), width)), k.SquaredExponential(lengthscale), _normal(dim)
 
 
+def _gaussian_fourier(dim, num, lengthscale):
+    features = F.GaussianFourier.around(_normal(dim), num, lengthscale)
+    return features, k.SquaredExponential(lengthscale), _normal(dim)
+
+
 @pytest.mark.parametrize(
     ("features", "kernel", "X", "error"),
     [
@@ -41,6 +46,9 @@ def _multiscale(dim, width, lengthscale=1.0):
         (*_multiscale(3, 1.0), 1e-7),
         (*_multiscale(4, 1.0), 1e-3),
         (*_multiscale(8, 0.5), 1e-3),
+        (*_gaussian_fourier(1, 40, 0.1), 1e-9),
+        (*_gaussian_fourier(2, 20, 0.3), 1e-9),
+        (*_gaussian_fourier(3, 5, 1.0), 1e-7),
         (F.SphericalHarmonics(2, 8), k.Spherical(k.Matern32(0.8)), _sphere(2), 1e-9),
         (F.SphericalHarmonics(4, 3), k.SphericalArcCosine(1), _sphere(4), 1e-4),
         (F.SphericalHarmonics(5, 5), k.Spherical(k.Matern52(0.8)), _sphere(5), 1e-2),

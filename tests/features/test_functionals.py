@@ -310,6 +310,7 @@ def test_pairs_that_cannot_work_are_refused_with_a_reason():
         (k.Matern32(), F.SphericalHarmonics(3, 2), "SphericalHarmonics.*Matern32.*Spherical"),
         (k.Matern32(), F.Product((F.Fourier(0.0, 1.0, 2),) * 2), "Product.*ActiveDims"),
         (k.Matern32(), F.Additive((F.Fourier(0.0, 1.0, 2),) * 2), "Additive.*sum of 2"),
+        (k.Matern32(), F.GaussianFourier([[1.0]], [0.0], [1.0]), "GaussianFourier.*SquaredExponential.*BoxFourier"),
     ]
     for kernel, features, message in refused:
         with pytest.raises(TypeError, match=message):
@@ -336,6 +337,12 @@ def test_bad_arguments_are_named():
         (lambda: F.SphericalHarmonics(10, 2), "dim must be from 2 to 9"),
         (lambda: F.SphericalHarmonics(8, 12), "features, more than"),
         (lambda: F.Multiscale([[0.0]], [[1.0, 2.0]]), "Z and widths"),
+        (lambda: F.GaussianFourier([1.0], [0.0], [1.0]), r"frequencies must be \[F, D\]"),
+        (lambda: F.GaussianFourier([[1.0, 2.0]], [0.0], [1.0, 1.0]), r"centre has shape \[1\].*2 columns"),
+        (lambda: F.GaussianFourier([[1.0], [-1.0]], [0.0], [1.0]), "equal up to sign"),
+        (lambda: F.GaussianFourier([[0.0]], [0.0], [1.0]), "must not be 0"),
+        (lambda: F.GaussianFourier(np.eye(4), np.zeros(4), np.ones(4)).apply(jnp.sum), "up to 3"),
+        (lambda: F.BoxFourier([[1.0]], [1.0], [0.0]), "lower must be below upper"),
         (
             lambda: F.InducingPoints([[0.0]]).Kuf(k.Matern32(), jnp.zeros((3, 2))),
             "InducingPoints.*1 dimension.*2 col.*for each",

@@ -19,6 +19,8 @@ FEATURES = {  # the number of columns, the points that they look at, and whether
     "EigenLaplacian": (F.EigenLaplacian([(0.0, 1.0), (0.0, 1.0)], 2), 2, None, False),
     "Fourier": (F.Fourier(0.0, 1.0, 2), 1, None, False),
     "FreeFourier": (F.FreeFourier(0.0, 1.0, [2.0]), 1, None, False),
+    "GaussianFourier": (F.GaussianFourier(Z, [0.0, 0.0], [1.0, 1.0]), 2, None, False),
+    "BoxFourier": (F.BoxFourier(Z, [0.0, 0.0], [1.0, 1.0], 4), 2, None, False),
     "Integral": (F.Integral(lambda x: x, [0.0, 0.0], [1.0, 1.0]), 2, None, False),
     "RegionAverage": (F.RegionAverage(np.zeros((3, 2)), np.ones((3, 2))), 2, None, False),
     "SphericalHarmonics": (F.SphericalHarmonics(3, 1), 3, None, False),

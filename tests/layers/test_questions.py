@@ -70,7 +70,8 @@ def test_the_answers_of_sparse_gps():
     assert (gp.correlated, gp.couples_replicates, gp.num_inputs, gp.num_sites, gp.group_size) == (False, True, 2, 1, 1)
     assert ids(gp.variational()) == ids((gp.features, gp.mean, gp.root))
     assert ids(gp.gaussians()) == ids((gp.mean, gp.root)) and gp.per_datum() == () and gp.encoders() == ()
-    assert gp.sample_global(jnp.zeros((2, 1, 2)), KEY, ig.Data(np.zeros((2, 2))), jnp.ones((2, 1))) is None
+    f, log_ratio = gp.sample_global(jnp.zeros((2, 1, 2)), KEY, ig.Data(np.zeros((2, 2))), jnp.ones((2, 1)))
+    assert f.shape == (2, 1, 1) and abs(float(f[0, 0, 0] - f[1, 0, 0])) < 1e-3 and log_ratio.shape == ()  # equal inputs
     assert gp.sample_latents(jnp.zeros((2, 1, 2)), KEY, ig.Data(np.zeros((2, 2))), 1) is None
     assert 0 < float(gp.relative_jitter()) < 1e-6
     mixed = ig.SparseGP(ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52()), ig.features.InducingPoints([[0.0]]))
@@ -128,7 +129,7 @@ def test_one_sample_of_the_weights_serves_all_data():
     stack = ig.Skip([ig.LatentVariable(1, encoder()), ig.BayesianDense(2, 2), ig.Deterministic(jnp.tanh)])
     y, log_ratio = stack.sample_global(data.x[:, None], KEY, data, weight)
     assert y.shape == (4, 1, 3) and log_ratio.shape == ()
-    assert ig.Skip([ig.BayesianDense(1, 1), sparse_gp()]).sample_global(data.x[:, None], KEY, data, weight) is None
+    assert ig.Skip([ig.BayesianDense(1, 1), Doubling()]).sample_global(data.x[:, None], KEY, data, weight) is None
 
 
 def test_latent_variables_are_shifted():

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 import inducing as ig
@@ -156,6 +157,47 @@ def test_a_drawn_function_is_consistent():
     np.testing.assert_allclose(f(X), X @ W[:-1] + W[-1:], rtol=1e-12)
 
 
+@pytest.mark.parametrize("factor", [0.7, [[0.5], [1.0], [2.0]], [[0.5, 2.0]]])
+def test_a_factor_of_the_prior_is_part_of_its_scale(factor):
+    one = ig.BayesianDense(D, P, mean=MEAN, scale=SCALE, prior_mean=0.3, prior_scale=PRIOR_SCALE, prior_factor=factor)
+    same = ig.BayesianDense(D, P, mean=MEAN, scale=SCALE, prior_mean=0.3, prior_scale=np.array(factor) * PRIOR_SCALE)
+    np.testing.assert_allclose(one.kl(), same.kl(), rtol=1e-12)
+    np.testing.assert_allclose(one.sample_weights(KEY)[1], same.sample_weights(KEY)[1], rtol=1e-12)
+    assert len(ig.parameters.partition(one).free) == len(ig.parameters.partition(same).free) + 1
+
+
+def test_the_scale_of_a_prior_is_trained_to_the_maximum_of_the_evidence():
+    X = RNG.normal(size=(20, 1))
+    y = 3.0 * X[:, 0] - 2.0 + 0.3 * RNG.normal(size=20)
+    K = X @ X.T + 1.0
+
+    def loss(log_tau):
+        return -multivariate_normal(np.zeros(20), np.exp(2.0 * log_tau) * K + 0.09 * np.eye(20)).logpdf(y)
+
+    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded")
+    layer = ig.BayesianDense(1, 1, full=True, prior_factor=1.0)
+    model = ig.Model(layer, ig.likelihoods.Gaussian(0.09))
+    result = ig.fit(model, (X, y), freeze=lambda m: m.likelihood, method="lbfgs", progress=False)
+    np.testing.assert_allclose(result.bound, -best.fun, atol=1e-4)
+    np.testing.assert_allclose(np.log(result.model.layers[0].prior_factor), [[best.x]], atol=0.02)
+
+
+def test_a_bias_alone():
+    """y = b + ε without inputs: with the exact posterior the bound is the evidence."""
+    y = np.array([0.5, 1.2, 0.9])
+    v = 1.0 / (1.0 + 3.0 / 0.2)
+    layer = ig.BayesianDense(0, 1, mean=v * y.sum() / 0.2, scale=v**0.5)
+    assert layer.prior_scale.tolist() == [[1.0]]
+    model, data = ig.Model(layer, ig.likelihoods.Gaussian(0.2)), ig.Data(None, y)
+    evidence = multivariate_normal(np.zeros(3), 1.0 + 0.2 * np.eye(3)).logpdf(y)
+    np.testing.assert_allclose(ig.elbo(model, data), evidence, rtol=1e-12)
+    assert ig.BayesianDense(0, 2, key=KEY).mean.tolist() == [[0.0, 0.0]]
+    with pytest.raises(ValueError, match="num_inputs must be a whole number from 0, got -1"):
+        ig.BayesianDense(-1, 2)
+    with pytest.raises(ValueError, match=r"prior_factor has shape \[3, 2\]; pass one number, \[3, 1\]"):
+        ig.BayesianDense(2, 2, prior_factor=np.ones((3, 2)))
+
+
 def test_starting_values():
     fresh = ig.BayesianDense(100, 3, key=KEY)
     assert abs(float(fresh.mean[:-1].std()) - 0.1) < 0.02
@@ -192,8 +234,8 @@ def test_skip_concatenates():
 
 
 def test_bad_input_is_refused(unchecked):
-    with pytest.raises(ValueError, match="num_inputs must be an integer of at least 1, got 0"):
-        ig.BayesianDense(0, 1)
+    with pytest.raises(ValueError, match="num_outputs must be an integer of at least 1, got 0"):
+        ig.BayesianDense(1, 0)
     assert ig.BayesianDense(np.int64(2), np.int32(1)).mean.shape == (3, 1)
     with pytest.raises(TypeError, match=r"key must be a random key .* got 3"):
         ig.BayesianDense(2, 1, key=3)

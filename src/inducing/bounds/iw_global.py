@@ -1,4 +1,4 @@
-"""Importance weighting over the weights θ of a model."""
+"""Importance weighting over the weights and functions θ of a model."""
 
 from typing import Any
 
@@ -29,13 +29,15 @@ def iw_elbo_global(
     beta: float | Float[Array, ""] = 1.0,
     num_data: int | None = None,
 ) -> Float[Array, ""]:
-    """The bound that is importance-weighted over the weights θ themselves (sections 3.2 and 3.4).
+    """The bound that is importance-weighted over the weights or functions θ themselves (sections 3.2 and 3.4).
 
         E[ log 1/S Σ_s exp( Σ_n log p(y_n | θ_s, h_sn, x_n) + β log p(θ_s)/q(θ_s) + β Σ_n log p(h_sn)/q(h_sn) ) ]
 
-    See eq:iw_vi_iid and eq:iw_vi_lv. It tends to log p(y) as S grows. It is for weight-space models: `BayesianDense`,
-    `Deterministic` and `LatentVariable` layers, and `Skip` of these. One θ serves all data, so that minibatches are not
-    possible. The weight of a row multiplies all of its terms inside the exponential.
+    See eq:iw_vi_iid and eq:iw_vi_lv. It tends to log p(y) as S grows. For `BayesianDense` layers θ are the weights. For
+    `SparseGP` layers θ are u and the values f of the layer, sampled from q(u) p(f | u) jointly over all data, so that
+    p(θ)/q(θ) = p(u)/q(u); this takes O((M + N)³), once for the first layer and for each sample above random layers. One
+    θ serves all data, so that minibatches are not possible. The weight of a row multiplies all of its terms inside the
+    exponential.
 
     Args:
         model: the model.
@@ -51,7 +53,7 @@ def iw_elbo_global(
 
     Raises:
         ValueError: if the data do not fit the model, are a minibatch, or an option is out of range.
-        TypeError: if a layer has no weights that can be sampled, such as a `SparseGP`.
+        TypeError: if a layer does not say how to sample its weights (`sample_global`).
 
     Examples:
         >>> import jax
@@ -76,8 +78,8 @@ def iw_elbo_global(
             sampled = layer.sample_global(x, k, data, weight)
             if sampled is None:
                 raise TypeError(
-                    f"layers[{i}] is a {type(layer).__name__}; importance weighting over θ is for weight-space models "
-                    "(BayesianDense, Deterministic, LatentVariable, Skip of these). Use ig.elbo(..., importance=...)."
+                    f"layers[{i}] is a {type(layer).__name__}, which does not say how to sample its weights once for "
+                    "all data (`sample_global`). Use ig.elbo(..., importance=...)."
                 )
             x, total = sampled[0], total + sampled[1]
         return weighted_sum(data, log_likelihood(model, data, x)[:, 0]) + beta * total

@@ -108,6 +108,22 @@ class AbstractFeatures(Module):
         """D, the number of columns of the inputs, if the features know it."""
         return None if self.locations is None else self.locations.shape[1]
 
+    @property
+    @question
+    def uses_terms(self) -> bool:
+        """Whether u depends on the single terms of a sum f = Σ_i f_i, and not only on f."""
+        return False
+
+    @question
+    def units(self) -> list[tuple[Array, Any]]:
+        """Parameters that are not locations, with the units in which training moves them.
+
+        Unconstrained matrices that are not among them are taken for locations in the space of inputs. By default, the
+        answers of features inside these features.
+        """
+        parts = jax.tree.leaves(self, is_leaf=lambda v: isinstance(v, AbstractFeatures) and v is not self)
+        return [unit for part in parts if isinstance(part, AbstractFeatures) for unit in part.units()]
+
     @question
     def fixed_sums(
         self, X: Float[Array, "N D"], y: Float[Array, " N"], count: Float[Array, " N"]

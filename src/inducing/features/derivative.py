@@ -1,6 +1,5 @@
-"""Derivative features (section 2.3) and unions of features."""
+"""Derivative features (section 2.3)."""
 
-from functools import reduce
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
-from inducing.linalg import Dense
 from inducing.parameters import as_whole, real
 
 
@@ -109,79 +107,3 @@ class InducingDerivatives(AbstractFeatures):
                 f"a kernel whose process has a derivative along column {rough[0]}",
                 "use Matern32, Matern52, SquaredExponential or another smooth kernel, or features.InducingPoints",
             )
-
-
-class Union(AbstractFeatures):
-    """Several kinds of features of one function, such as values and slopes.
-
-        u = (u_1, u_2, …),    Kuu[a, b] = a.apply(x ↦ b.Kuf(x)ᵀ) for parts a and b
-
-    Args:
-        parts: the features to join.
-
-    Raises:
-        TypeError: if there are no parts, or if one of them is not of ig.features.
-
-    Examples:
-        >>> import inducing as ig
-        >>> Z = [[0.0], [1.0]]
-        >>> both = ig.features.Union((ig.features.InducingPoints(Z), ig.features.InducingDerivatives(Z)))
-        >>> both.num_features, both.Kuu(ig.kernels.SquaredExponential(), 0.0).dense().shape
-        (4, (4, 4))
-    """
-
-    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
-
-    def __check_init__(self):
-        check_parts(self, self.parts)
-
-    @property
-    def num_features(self) -> int:
-        return sum(part.num_features for part in self.parts)
-
-    @property
-    def locations(self) -> Float[Array, "n D"] | None:
-        own = [part.locations for part in self.parts]
-        known = [Z for Z in own if Z is not None]
-        return jnp.concatenate(known) if len(known) == len(own) else None
-
-    @property
-    def are_values(self) -> bool:
-        return all(part.are_values for part in self.parts)
-
-    @property
-    def num_inputs(self) -> int | None:
-        return next((part.num_inputs for part in self.parts if part.num_inputs is not None), None)
-
-    def apply(self, f, kernel=None):
-        return jnp.concatenate([part.apply(f, kernel) for part in self.parts])
-
-    def Kuu(self, kernel, jitter):
-        n = len(self.parts)
-        rows: list[list[Any]] = [[None] * n for _ in range(n)]
-        own = [part.Kuu(kernel, 0.0) for part in self.parts]
-        for i, first in enumerate(self.parts):
-            rows[i][i] = own[i].dense()
-            for j, second in enumerate(self.parts[:i]):
-                if first.exact or not second.exact:
-                    block = first.apply(lambda X, b=second: b.Kuf(kernel, X).T, kernel)
-                else:
-                    block = second.apply(lambda X, b=first: b.Kuf(kernel, X).T, kernel).T
-                rows[i][j], rows[j][i] = block, block.T
-        K = Dense(jnp.concatenate([jnp.concatenate(row, 1) for row in rows]), jitter)
-        # the parts may have needed jitter of their own
-        used = reduce(jnp.maximum, [K.jitter] + [block.relative_jitter for block in own])
-        return eqx.tree_at(lambda K: K.jitter, K, used)
-
-    def Kuf(self, kernel, X):
-        return jnp.concatenate([part.Kuf(kernel, X) for part in self.parts])
-
-    def check_inputs(self, kernel):
-        for part in self.parts:
-            part.check_inputs(kernel)
-
-
-def check_parts(features: AbstractFeatures, parts: tuple) -> None:
-    """Raise a TypeError unless `parts` are one or more features."""
-    if not parts or not all(isinstance(part, AbstractFeatures) for part in parts):
-        raise TypeError(f"{type(features).__name__}.parts must be one or more ig.features objects, got {parts!r}.")

@@ -63,7 +63,7 @@ class Integral(AbstractFeatures):
         return self.lower.shape[0]
 
     def _rule(self) -> tuple[Array, Array]:
-        unit, w = tensor(*_panels(self.nodes), self.lower.shape[0])
+        unit, w = tensor(*panels(self.nodes), self.lower.shape[0])
         size = self.upper - self.lower
         dtype = self.lower.dtype
         return self.lower[None, :] + size[None, :] * jnp.asarray(unit, dtype), jnp.prod(size) * jnp.asarray(w, dtype)
@@ -80,7 +80,7 @@ class Integral(AbstractFeatures):
         return general_Kuf(self, kernel, X)
 
     def check_inputs(self, kernel):
-        check_points(kernel, _inside(self.lower, self.upper))
+        check_points(kernel, inside(self.lower, self.upper))
 
 
 class RegionAverage(AbstractFeatures):
@@ -139,7 +139,7 @@ class RegionAverage(AbstractFeatures):
         return general_Kuf(self, kernel, X)
 
     def check_inputs(self, kernel):
-        check_points(kernel, _inside(self.lower, self.upper))
+        check_points(kernel, inside(self.lower, self.upper))
 
 
 class Waves(Module):
@@ -187,12 +187,12 @@ def plain_fourier(a: Any, b: Any, num: SupportsIndex, nodes: int | None = None) 
     return Integral(Waves(a, b, num), jnp.stack([as_float_array(a)]), jnp.stack([as_float_array(b)]), nodes)
 
 
-def _panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def panels(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """About `nodes` points on [0, 1]; panels of 16 suit kernels with kinks better than one rule of high order."""
     return gauss_legendre(nodes) if nodes < 32 else gauss_legendre(16, -(-nodes // 16))
 
 
-def _inside(lower: Any, upper: Any) -> np.ndarray | None:
+def inside(lower: Any, upper: Any) -> np.ndarray | None:
     """A point in each box that is not a whole number, so that kernels of categories refuse it; None if traced."""
     if any(isinstance(v, jax.core.Tracer) for v in (lower, upper)):
         return None

@@ -268,6 +268,10 @@ class ActiveDims(AbstractKernel):
     def on_columns(self) -> tuple[AbstractKernel, tuple[int, ...]]:
         return self.kernel, self.dims
 
+    def terms(self) -> tuple[AbstractKernel, ...]:
+        terms = self.kernel.terms()
+        return (self,) if terms[0] is self.kernel else tuple(ActiveDims(term, self.dims) for term in terms)
+
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.kernel(self._columns(x), self._columns(y))
 

@@ -257,7 +257,7 @@ class AbstractLayer(Module):
             weight: how often each row counts, 0 for one without labels.
 
         Returns:
-            The outputs and the log-ratio; None if the layer has no finite number of weights to sample.
+            The outputs and the log-ratio; None if the layer cannot sample its weights once for all data.
         """
         return None
 

@@ -12,6 +12,7 @@ from inducing.parameters import (
     REAL,
     as_float_array,
     as_key,
+    as_whole,
     at_least_one,
     fixed,
     lower_triangular,
@@ -23,16 +24,16 @@ from inducing.parameters import (
 class BayesianDense(AbstractLayer):
     """A linear map with random weights (eq:elbo_iid in weight space).
 
-        f(x) = [x, 1] W,    p(W) = N(prior_mean, diag(prior_scale²)),    q(W) = N(mean, diag(scale²)) or N(mean, R Rᵀ)
+        f(x) = [x, 1] W,    p(W) = N(prior_mean, diag(τ prior_scale)²),    q(W) = N(mean, diag(scale²)) or N(mean, R Rᵀ)
 
-    W is [D+1, P]; its last row is the bias. The prior is not trained. For a Bayesian neural network, put activation
-    functions such as `Deterministic(jnp.tanh)` between such layers.
+    W is [D+1, P]; its last row is the bias. The prior is not trained, except for τ if it is given. For a Bayesian
+    neural network, put activation functions such as `Deterministic(jnp.tanh)` between such layers.
 
     Weights are drawn for each datum and shared by its replicates. For a single replicate and independent weights, the
     outputs are independent Gaussians and are sampled directly (local reparameterisation).
 
     Args:
-        num_inputs: D.
+        num_inputs: D; 0 for a bias alone.
         num_outputs: P.
         key: a random key for the initial means of q(W), which are 0 without it.
         full: whether the covariance of q(W) is full.
@@ -43,9 +44,11 @@ class BayesianDense(AbstractLayer):
         prior_mean: the mean of p(W), one number or [D+1, P].
         prior_scale: the standard deviations of p(W), one number or [D+1, P]. By default 1/√D for weights and 1 for
             biases.
+        prior_factor: τ, which is trained: one number, [D+1, 1] with one for each input (automatic relevance
+            determination), or [1, P] with one for each output. Without it, τ = 1 is not trained.
 
     Raises:
-        ValueError: if a number is less than 1 or a shape does not fit.
+        ValueError: if a number is too small or a shape does not fit.
 
     Examples:
         >>> import inducing as ig
@@ -60,6 +63,7 @@ class BayesianDense(AbstractLayer):
     root: Any = lower_triangular()  # [K, K], or None
     prior_mean: Float[Array, "D1 P"] = fixed(allowed=REAL)
     prior_scale: Float[Array, "D1 P"] = fixed(allowed=POSITIVE)
+    prior_factor: Any = positive()  # [#D+1, #P], or None if it is not trained
 
     @property
     def random(self) -> bool:
@@ -81,17 +85,22 @@ class BayesianDense(AbstractLayer):
         root: Any = None,
         prior_mean: Any = 0.0,
         prior_scale: Any = None,
+        prior_factor: Any = None,
     ):
-        shape = (at_least_one("num_inputs", num_inputs) + 1, at_least_one("num_outputs", num_outputs))
+        num_inputs = as_whole(num_inputs)
+        if not isinstance(num_inputs, int) or num_inputs < 0:
+            raise ValueError(f"num_inputs must be a whole number from 0, got {num_inputs!r}.")
+        shape = (num_inputs + 1, at_least_one("num_outputs", num_outputs))
         size = shape[0] * shape[1]
         if mean is None:
             mean = jnp.zeros(shape) if key is None else _random_mean(as_key(key), shape)
         self.mean = _broadcast("mean", mean, shape)
         dtype = self.mean.dtype
         if prior_scale is None:
-            prior_scale = jnp.ones(shape, dtype).at[:-1].set(num_inputs**-0.5)
+            prior_scale = jnp.ones(shape, dtype).at[:-1].set(max(num_inputs, 1) ** -0.5)
         self.prior_mean = _broadcast("prior_mean", prior_mean, shape).astype(dtype)
         self.prior_scale = _broadcast("prior_scale", prior_scale, shape).astype(dtype)
+        self.prior_factor = _factor(prior_factor, shape, dtype)
         scale = _broadcast("scale", scale, shape).astype(dtype)
         if full or root is not None:
             root = jnp.diag(scale.reshape(-1)) if root is None else as_float_array(root)
@@ -110,8 +119,13 @@ class BayesianDense(AbstractLayer):
             difference = (W - self.mean).reshape(-1, 1)
             whitened = jax.scipy.linalg.solve_triangular(self.root, difference, lower=True)
             log_det = jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.root))))
-        z = (W - self.prior_mean) / self.prior_scale
-        return W, 0.5 * (jnp.sum(whitened**2) - jnp.sum(z**2)) + log_det - jnp.sum(jnp.log(self.prior_scale))
+        prior_scale = self._prior_scales()
+        z = (W - self.prior_mean) / prior_scale
+        return W, 0.5 * (jnp.sum(whitened**2) - jnp.sum(z**2)) + log_det - jnp.sum(jnp.log(prior_scale))
+
+    def _prior_scales(self) -> Float[Array, "D1 P"]:
+        """The standard deviations of p(W)."""
+        return self.prior_scale if self.prior_factor is None else self.prior_factor * self.prior_scale
 
     def _weights(self, noise: Float[Array, "*B D1 P"]) -> Float[Array, "*B D1 P"]:
         mean = jnp.broadcast_to(self.mean, noise.shape)
@@ -159,11 +173,12 @@ class BayesianDense(AbstractLayer):
         return mean, cov.reshape(N, G * P, G * P)
 
     def kl(self):
-        z = (self.mean - self.prior_mean) / self.prior_scale
+        prior_scale = self._prior_scales()
+        z = (self.mean - self.prior_mean) / prior_scale
         if self.root is None:
-            ratio = self.scale / self.prior_scale
+            ratio = self.scale / prior_scale
             return jnp.sum(0.5 * (ratio**2 + z**2 - 1.0) - jnp.log(ratio))
-        R = self.root / self.prior_scale.reshape(-1)[:, None]
+        R = self.root / prior_scale.reshape(-1)[:, None]
         return 0.5 * (jnp.sum(R**2) + jnp.sum(z**2) - z.size) - jnp.sum(jnp.log(jnp.abs(jnp.diagonal(R))))
 
     def draw(self, key, num, dim):
@@ -197,7 +212,7 @@ class BayesianDense(AbstractLayer):
 
     @property
     def is_fresh(self) -> bool:
-        return True  # the prior of the weights is not trained, so `fit` sets none of its scales
+        return True  # `fit` sets no scales of the weights
 
 
 def with_one(x: Float[Array, "*B D"]) -> Float[Array, "*B D1"]:
@@ -206,7 +221,21 @@ def with_one(x: Float[Array, "*B D"]) -> Float[Array, "*B D1"]:
 
 
 def _random_mean(key: Array, shape: tuple[int, int]) -> Array:
-    return (jax.random.normal(key, shape) * (shape[0] - 1) ** -0.5).at[-1].set(0.0)
+    return (jax.random.normal(key, shape) * max(shape[0] - 1, 1) ** -0.5).at[-1].set(0.0)
+
+
+def _factor(value: Any, shape: tuple[int, int], dtype: Any) -> Array | None:
+    """τ [#D+1, #P]; a factor for each weight is refused, since the prior would become q(W)."""
+    if value is None:
+        return None
+    factor = as_float_array(value)
+    allowed = {(): (1, 1), (1, 1): (1, 1), (shape[0], 1): (shape[0], 1), (1, shape[1]): (1, shape[1])}
+    if factor.shape not in allowed:
+        raise ValueError(
+            f"prior_factor has shape {list(factor.shape)}; pass one number, [{shape[0]}, 1] for each input and the "
+            f"bias, or [1, {shape[1]}] for each output."
+        )
+    return jnp.array(factor.reshape(allowed[factor.shape]), dtype)
 
 
 def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> Array:

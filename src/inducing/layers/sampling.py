@@ -43,6 +43,39 @@ def sample_jointly(layer: "SparseGP", x: Float[Array, "N R D"], key: Array) -> F
     return jnp.swapaxes(mean + jnp.einsum("nlgh,nlh->nlg", root, noise).reshape(mean.shape), 1, 2)
 
 
+def sample_with_u(
+    layer: "SparseGP", X: Float[Array, "N D"], key: Array
+) -> tuple[Float[Array, "N P"], Float[Array, ""]]:
+    """A sample of u ~ q(u) and f(X) ~ p(f(X) | u), joint over all inputs, and log p(u)/q(u).
+
+        (w, s(X)) ~ N(0, [[I, A], [Aᵀ, Kff]]) a priori,    A = Luu⁻¹ Kuf
+
+    The Cholesky factor of this covariance gives s(X) from w and noise, in O((M + N J)³). Given u, it does not depend on
+    the sample: `vmap` over keys factorises once where X is the same.
+    """
+    prior, L, M = layer.prior, layer.prior.num_latents, layer.num_features
+    key_u, key_f = jax.random.split(key)
+    Kuu = layer.Kuu()
+    m, root = layer.whitened(Kuu)
+    noise = standard_normal(key_u, m.shape, m.dtype)
+    w = m + qu.root_matmul(root, noise)
+    # KL is the mean of this ratio, and both need the determinant of q(w)
+    log_ratio = 0.5 * (jnp.sum(noise**2) - jnp.sum(w**2)) + layer.log_det_q(Kuu)
+
+    Kuf, Kff = prior.Kuf(layer.features, X), prior.Kff(X)
+    K, n = Kuf.shape[0], Kuf.shape[2] * Kuf.shape[3]
+    A = batched("root_solve", Kuu, Kuf.reshape(K, M, n))
+
+    def conditional(A: Array, Kff: Array) -> Array:  # relative to the variances of s(X): given u, they may vanish
+        eye = jnp.eye(M, dtype=A.dtype)
+        return Dense(jnp.block([[eye, A], [A.T, Kff]]), layer.jitter).root[M:]
+
+    rows = jnp.broadcast_to(jax.vmap(conditional)(A, Kff.reshape(K, n, n)), (L, n, M + n))
+    both = jnp.concatenate([w, standard_normal(key_f, (L, n), m.dtype)], axis=1)
+    sites = jnp.einsum("lnm,lm->nl", rows, both).reshape(X.shape[0], -1, L)
+    return prior.mean(X) + mix_mean(prior, jnp.swapaxes(sites, 1, 2)), log_ratio
+
+
 def draw_function(layer: "SparseGP", key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
     """One function drawn from q(f), by pathwise conditioning (Matheron's rule).
 

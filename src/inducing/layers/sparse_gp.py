@@ -14,7 +14,7 @@ from inducing.layers import qu
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import Cache, with_quadratic
 from inducing.layers.reduction import column_sums, mean_and_reduction, quadratic_forms, row_products
-from inducing.layers.sampling import draw_function, sample_each, sample_jointly
+from inducing.layers.sampling import draw_function, sample_each, sample_jointly, sample_with_u
 from inducing.layers.sparse_gp_arguments import (
     check_features_suit,
     checked_features,
@@ -188,9 +188,14 @@ class SparseGP(AbstractLayer):
         if self.coordinates == "w":
             return qu.whitened_kl(self.mean, self.root, qu.log_abs_det(self.root))
         Kuu = self.Kuu()
-        m, root = self.whitened(Kuu)
+        return qu.whitened_kl(*self.whitened(Kuu), self.log_det_q(Kuu))
+
+    def log_det_q(self, Kuu: AbstractCovariance) -> Float[Array, ""]:
+        """log |det R| for the root R of q(w), whatever the coordinates of the layer are."""
+        if self.coordinates == "w":
+            return qu.log_abs_det(self.root)
         logdet = jnp.sum(batched("logdet", Kuu)) * (self.prior.num_latents // jax.tree.leaves(Kuu)[0].shape[0])
-        return qu.whitened_kl(m, root, qu.log_abs_det(self.root) - 0.5 * logdet)
+        return qu.log_abs_det(self.root) - 0.5 * logdet
 
     def cache(self) -> Cache:
         return with_quadratic(self.factors())
@@ -315,6 +320,10 @@ class SparseGP(AbstractLayer):
 
     def draw(self, key, num, dim):
         return draw_function(self, key, num, dim)
+
+    def sample_global(self, x, key, data, weight):
+        f, log_ratio = sample_with_u(self, x[:, 0], key)
+        return f[:, None], log_ratio
 
     def width(self, inputs: int | None) -> int:
         if inputs is not None:

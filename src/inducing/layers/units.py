@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import default_jit, own_array
+from inducing.features.base import AbstractFeatures
 from inducing.kernels.starting_values import column_spread
 from inducing.parameters import REAL, parameters
 from inducing.priors.base import AbstractPrior
@@ -21,10 +22,13 @@ ROWS = 256  # so many inputs are enough to estimate a prior standard deviation
 def sparse_gp_units(layer: "SparseGP", x: Float[Array, "N D"] | None) -> Units:
     """`AbstractLayer.units` of a sparse GP: inducing inputs, q(u) unless whitened, means, and locations in kernels."""
     places = None if x is None else layer.prior.latent_inputs(np.asarray(x))
-    units: Units = [
+    features = (layer.features,) if isinstance(layer.features, AbstractFeatures) else layer.features
+    units: Units = [unit for own in features for unit in own.units()]
+    known = {id(leaf) for leaf, _ in units}
+    units += [
         (leaf, spread_beside(np.asarray(leaf), places))
-        for _, leaf, constraint in parameters(layer.features)
-        if constraint is REAL and leaf.ndim == 2
+        for _, leaf, constraint in parameters(features)
+        if constraint is REAL and leaf.ndim == 2 and id(leaf) not in known
     ]
     if layer.coordinates != "w":
         size = np.sqrt(np.mean(np.asarray(_feature_variances(layer))))

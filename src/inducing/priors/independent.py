@@ -1,6 +1,7 @@
 """Independent outputs: one scalar GP for each."""
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,15 @@ from inducing.means import AbstractMean, as_mean
 from inducing.parameters import at_least_one
 from inducing.priors.base import AbstractPrior, prior_variances, scaled_kernel
 from inducing.priors.gp import GP, column, draw_kernel
-from inducing.priors.latents import Parts, apply_features, grouped, mean_of_sum, over_latents
+from inducing.priors.latents import (
+    Separate,
+    apply_features,
+    grouped,
+    mean_of_sum,
+    over_latents,
+    shape_of_sum,
+    sum_of_shape,
+)
 
 Latents = Any
 """What users pass for latent processes: one GP that all share, or a sequence of them. A kernel stands for its GP with
@@ -133,10 +142,15 @@ class Independent(AbstractPrior):
             items = list(zip(kernels, keys, strict=True))
             return lambda X: grouped(lambda k, key: choose(draw_kernel(k, key, num, dim))(X), items).T
 
-        g = latents(lambda f: f)
-        terms = {len(k.terms()) for k in kernels}
-        if len(terms) == 1 and terms != {1}:  # all are sums of as many terms: the draws know their parts
-            g = Parts([latents(lambda f, i=i: f.parts[i]) for i in range(terms.pop())])
+        def term(path: tuple[int, ...]) -> Callable:
+            return latents(lambda f: reduce(lambda part, i: part.parts[i], path, f))
+
+        shapes = {shape_of_sum(kernel) for kernel in kernels}
+        if len(shapes) == 1:  # all are sums of as many terms, or none is a sum
+            g = sum_of_shape(shapes.pop(), term)
+        else:
+            own = [draw_kernel(k, key, num, dim) for k, key in zip(kernels, keys, strict=True)]
+            g = Separate(term(()), own)
         return g, lambda X: g(X)[..., None]
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from inducing.features.base import AbstractFeatures, Parts
+from inducing.kernels.base import AbstractKernel
 from inducing.linalg import same_rank
 
 BLOCK_ENTRIES = 2**20
@@ -111,7 +112,8 @@ def apply_features(features, kernels: Sequence, g: Callable[[Array], Array], L: 
         return features.apply(g, kernels[0]).T
     features = (features,) * L if shared else features
     kernels = tuple(kernels) * L if len(kernels) == 1 else kernels
-    own = [mapped(g, lambda v, i=i: v[:, i]) for i in range(L)]
+    separate = isinstance(g, Separate)  # a plain value type
+    own = g.columns if separate else [mapped(g, lambda v, i=i: v[:, i]) for i in range(L)]
     return jnp.stack([f.apply(h, k) for f, h, k in zip(features, own, kernels, strict=True)])
 
 
@@ -122,12 +124,57 @@ def mapped(g: Callable, fn: Callable) -> Callable:
     return lambda X: fn(g(X))
 
 
-def mean_of_sum(mean: Callable, kernels: Sequence) -> Callable:
-    """Make a mean a sum of functions if all kernels are sums of as many terms, since features may look at single terms.
+class Separate:
+    """Functions [n, D] → [n, L] of which each column has terms of its own: draws of sums of different lengths.
+
+    Args:
+        together: all columns.
+        columns: each column as a function [n, D] → [n], a `Parts` if it is a sum.
+
+    Examples:
+        >>> f = Parts([lambda X: X[:, 0], lambda X: X[:, 0]])
+        >>> g = Separate(lambda X: jnp.stack([f(X), X[:, 0]], axis=1), [f, lambda X: X[:, 0]])
+        >>> g(jnp.ones((1, 1))).tolist(), len(g.columns[0].parts)
+        ([[2.0, 1.0]], 2)
+    """
+
+    def __init__(self, together: Callable, columns: Sequence[Callable]):
+        self.together, self.columns = together, tuple(columns)
+
+    def __call__(self, X: Array) -> Array:
+        return self.together(X)
+
+
+def shape_of_sum(kernel: AbstractKernel) -> tuple:
+    """The shapes of the terms of a kernel that is a sum, and () for any other kernel.
+
+    Examples:
+        >>> import inducing as ig
+        >>> k = ig.kernels.Matern32()
+        >>> shape_of_sum(ig.kernels.ActiveDims(k + k, 0) + k)
+        (((), ()), ())
+    """
+    terms = kernel.terms()
+    return () if terms[0] is kernel else tuple(shape_of_sum(term) for term in terms)
+
+
+def sum_of_shape(shape: tuple, leaf: Callable[[tuple[int, ...]], Callable], path: tuple[int, ...] = ()) -> Callable:
+    """A function whose terms have a given shape; leaf(path) is the term with these numbers at each level."""
+    if not shape:
+        return leaf(path)
+    return Parts([sum_of_shape(own, leaf, (*path, i)) for i, own in enumerate(shape)])
+
+
+def mean_of_sum(mean: Callable, kernels: Sequence[AbstractKernel]) -> Callable:
+    """Make a mean a sum of functions where the kernels are sums, since features may look at single terms.
 
     The mean belongs to the first term, and the others have mean zero.
     """
-    terms = {len(k.terms()) for k in kernels}
-    if terms == {1} or len(terms) > 1:
-        return mean
-    return Parts([mean] + [lambda X: 0.0 * mean(X)] * (terms.pop() - 1))
+
+    def shaped(mean: Callable, shape: tuple) -> Callable:
+        return sum_of_shape(shape, lambda path: (lambda X: 0.0 * mean(X)) if any(path) else mean)
+
+    shapes = [shape_of_sum(kernel) for kernel in kernels]
+    if len(set(shapes)) == 1:
+        return shaped(mean, shapes[0])
+    return Separate(mean, [shaped(lambda X, i=i: mean(X)[:, i], shape) for i, shape in enumerate(shapes)])

@@ -1,6 +1,6 @@
 """Deep GPs with starting values that train well (section 4.4)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def deep_gp(
     num_outputs: int | None = None,
     num_inducing: int = 100,
     kernel: Callable[[int], AbstractKernel] | None = None,
-    latent: LatentVariable | None = None,
+    latent: LatentVariable | Mapping[int, LatentVariable] | None = None,
 ) -> Model:
     """Build a deep GP with the starting values that the theory recommends (section 4.4).
 
@@ -55,14 +55,15 @@ def deep_gp(
         num_inducing: the number of inducing points of each layer.
         kernel: a function that makes a kernel from its number of inputs (default: a squared exponential with one
             lengthscale for each input, from the spread of the inputs).
-        latent: a latent variable, which becomes the first layer and is appended to X.
+        latent: a latent variable, which becomes the first layer and is appended to X; or a dictionary of latent
+            variables, {l: latent}, each appended to the inputs of GP layer l, counted from 0.
 
     Returns:
         The model.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if a number is not a whole number of at least 1.
+        ValueError: if a number is not a whole number of at least 1, or `latent` names a layer that does not exist.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -71,35 +72,38 @@ def deep_gp(
         >>> model = ig.deep_gp(X, ig.likelihoods.Gaussian(0.1), num_layers=3, num_inducing=10)
         >>> [type(layer.prior).__name__ for layer in model.layers]
         ['Independent', 'Independent', 'GP']
+        >>> latent = {0: ig.LatentVariable(1), 1: ig.LatentVariable(2)}      # at both layers
+        >>> model = ig.deep_gp(X, ig.likelihoods.Gaussian(0.1), num_inducing=10, latent=latent)
+        >>> [type(layer).__name__ for layer in model.layers]
+        ['LatentVariable', 'SparseGP', 'LatentVariable', 'SparseGP']
     """
     inputs = as_inputs(X)
     x, dtype = np.asarray(inputs, float), inputs.dtype
-    _check_parts(likelihood, kernel, latent)
+    latents = latent if isinstance(latent, Mapping) else {} if latent is None else {0: latent}
+    _check_parts(likelihood, kernel, latents)
     num_outputs = likelihood.num_latents(len(likelihood.supports)) if num_outputs is None else num_outputs
     check_counts(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
+    _check_layers(latents, num_layers)
     if width is not None:
         check_counts(width=width)
     Z = np.asarray(kmeans(x, num_inducing))
     layers: list[AbstractLayer] = []
-    if latent is not None:
-        layers.append(latent)
-        Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))  # equal inputs differ in h
-        Z, x = _with_latent(latent, Z, x, dtype)
-    width = min(x.shape[1], 30) if width is None else width
-    for _ in range(num_layers - 1):
-        mean, matrix = _inner_mean(x, width, dtype)
-        scale = INNER_SCALE * float((x @ matrix).std(axis=0).mean())
-        k = _default_kernel(x, scale or INNER_SCALE, dtype) if kernel is None else kernel(x.shape[1])
-        root = np.broadcast_to(INNER_ROOT * np.eye(len(Z), dtype=dtype), (width, len(Z), len(Z)))
-        prior = Independent(k, num=width, mean=mean)
-        layers.append(SparseGP(prior, InducingPoints(own_array(Z, dtype)), root=root))
-        x, Z = x @ matrix, Z @ matrix
+    for l in range(num_layers):
+        if l in latents:
+            layers.append(latents[l])
+            Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))  # equal inputs differ in h
+            Z, x = _with_latent(latents[l], Z, x, dtype, l)
+        width = min(x.shape[1], 30) if width is None else width
+        if l < num_layers - 1:
+            layer, matrix = _inner_layer(x, Z, width, kernel, dtype)
+            layers.append(layer)
+            x, Z = x @ matrix, Z @ matrix
     k = _default_kernel(x, 1.0, dtype) if kernel is None else kernel(x.shape[1])
     layers.append(_last_layer(k, num_outputs, Z, dtype))
     return Model(layers, likelihood)
 
 
-def _check_parts(likelihood: Any, kernel: Any, latent: Any) -> None:
+def _check_parts(likelihood: Any, kernel: Any, latents: Mapping[Any, Any]) -> None:
     if not isinstance(likelihood, AbstractLikelihood):
         raise TypeError(f"likelihood must be one of ig.likelihoods, got {kind_of(likelihood)}.")
     if kernel is not None and (isinstance(kernel, AbstractKernel | type) or not callable(kernel)):
@@ -109,16 +113,37 @@ def _check_parts(likelihood: Any, kernel: Any, latent: Any) -> None:
             f"lambda D: ig.kernels.Matern52(np.ones(D)), since layers have different widths; got {got}."
         )
     # Not just any layer: the inducing points of the layers above need the moments of p(h).
-    if latent is not None and not isinstance(latent, LatentVariable):
-        raise TypeError(f"latent must be an ig.LatentVariable, got {kind_of(latent)}.")
+    for latent in latents.values():
+        if not isinstance(latent, LatentVariable):
+            raise TypeError(f"latent must be an ig.LatentVariable or a dictionary of them, got {kind_of(latent)}.")
 
 
-def _with_latent(latent: LatentVariable, Z: np.ndarray, x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def _check_layers(latents: Mapping[Any, Any], num_layers: int) -> None:
+    wrong = [l for l in latents if isinstance(l, bool) or not isinstance(l, int) or not 0 <= l < num_layers]
+    if wrong:
+        raise ValueError(f"latent has the key {wrong[0]!r}; pass numbers of GP layers, from 0 to {num_layers - 1}.")
+
+
+def _with_latent(
+    latent: LatentVariable, Z: np.ndarray, x: np.ndarray, dtype: Any, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Z and x with samples of p(h) appended."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     mean, scale = (np.asarray(a)[0] for a in latent.prior_moments(dtype))
     Z = np.concatenate([Z, mean + scale * rng.standard_normal((len(Z), latent.dim))], axis=1)
     return Z, np.concatenate([x, mean + scale * rng.standard_normal((len(x), latent.dim))], axis=1)
+
+
+def _inner_layer(
+    x: np.ndarray, Z: np.ndarray, width: int, kernel: Callable[[int], AbstractKernel] | None, dtype: Any
+) -> tuple[SparseGP, np.ndarray]:
+    """An inner layer and the matrix [D, width] of its mean."""
+    mean, matrix = _inner_mean(x, width, dtype)
+    scale = INNER_SCALE * float((x @ matrix).std(axis=0).mean())
+    k = _default_kernel(x, scale or INNER_SCALE, dtype) if kernel is None else kernel(x.shape[1])
+    root = np.broadcast_to(INNER_ROOT * np.eye(len(Z), dtype=dtype), (width, len(Z), len(Z)))
+    prior = Independent(k, num=width, mean=mean)
+    return SparseGP(prior, InducingPoints(own_array(Z, dtype)), root=root), matrix
 
 
 def _last_layer(kernel: AbstractKernel, num_outputs: int, Z: np.ndarray, dtype: Any) -> SparseGP:
