@@ -5,10 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import inducing as ig
 from inducing.layers import qu
 from inducing.parameters import partition
+from inducing.training.noise import log_prob_of_constant
 from inducing.training.problem import make_problem
 from inducing.training.scales import automatic_scales
 
@@ -327,9 +329,6 @@ def test_training_is_the_same_far_from_the_origin():
 
 
 def test_places_move_in_units_of_the_data_however_far_out_they_start():
-    from inducing.parameters import partition
-    from inducing.training.problem import make_problem
-
     Z = np.array([[0.0], [1.0], [50.0]])
     model = ig.Model(
         ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(Z)), ig.likelihoods.Gaussian()
@@ -487,4 +486,40 @@ def test_noise_is_noise_and_short_fits_and_frozen_lengthscales_stay():
     assert "best of 2 starts" in result.message and abs(result.bound - alike) < 2.0  # a process costs a nat or so
     assert "of the labels' variance" in result.message and "of the labels' variance" not in short.message
     steps = ig.fit(model, (x, noise), method="natgrad", progress=False)
-    assert "of the labels' variance: the inputs say little" in steps.message  # where no restart follows
+    assert "of the labels' variance: the inputs say little" in steps.message and "best of 2 starts" in steps.message
+
+
+@pytest.mark.parametrize("kind", ["classes", "counts", "minibatches"])
+def test_oscillations_of_classes_and_counts_are_not_left_as_noise(kind):
+    """One criterion for any likelihood: a constant is about as good."""
+    model, (x, _) = oscillation()
+    rng = np.random.default_rng(0)
+    likelihood, labels = ig.likelihoods.Bernoulli(), (np.sin(8.0 * x) > 0).astype(float)
+    if kind != "classes":
+        likelihood, labels = ig.likelihoods.Poisson(), rng.poisson(np.exp(2.0 + np.sin(8.0 * x))).astype(float)
+    options = {"batch_size": 50} if kind == "minibatches" else {}
+    model = ig.Model(model.layers, likelihood)
+    result = ig.fit(model, (x, labels), steps=600, progress=False, **options)
+    assert result.method == "natgrad" and "labels looked like noise" in result.message
+    first, second = (float(b) for b in result.message.split("which reached ")[1].split(";")[0].split(", "))
+    rate = labels.mean()
+    alike = (stats.bernoulli if kind == "classes" else stats.poisson).logpmf(labels, rate).sum()
+    assert first < alike + 0.05 * 150 and second > first + 20
+    right = np.sin(8.0 * x) if kind == "classes" else np.exp(2.0 + np.sin(8.0 * x))
+    assert np.corrcoef(right, np.asarray(result.model.predict(x).mean)[:, 0])[0, 1] > 0.9
+
+
+def test_the_best_constant_against_closed_forms():
+    rng = np.random.default_rng(0)
+    x = np.zeros((40, 1))
+    counts, classes = rng.poisson(300.0, 40).astype(float), rng.integers(0, 3, 40)
+    counts[3] = np.nan
+    best = log_prob_of_constant(ig.likelihoods.Poisson(), ig.Data(x, counts))
+    assert np.isclose(best, np.nansum(stats.poisson.logpmf(counts, np.nanmean(counts))), rtol=1e-8)
+    shares = np.bincount(classes) / 40
+    best = log_prob_of_constant(ig.likelihoods.Softmax(3), ig.Data(x, classes.astype(float)))
+    assert np.isclose(best, 40 * (shares * np.log(shares)).sum(), rtol=1e-6)
+    heavy = rng.standard_t(3.0, 40) * 1e-6 + 5.0
+    best = log_prob_of_constant(ig.likelihoods.StudentT(df=3.0, scale=1e-6), ig.Data(x, heavy))
+    grid = stats.t.logpdf(heavy[:, None], 3.0, 5.0 + 1e-6 * np.linspace(-1, 1, 2001), 1e-6).sum(axis=0).max()
+    assert np.isclose(best, grid, atol=1e-3)

@@ -86,6 +86,12 @@ class AbstractObjective(abc.ABC):
         """Whether, given `num_data`, the value on a random minibatch estimates the value on all data."""
         return False
 
+    @property
+    @question
+    def is_in_nats(self) -> bool:
+        """Whether the value is log p(y), or a bound on it, in nats. If in doubt, no."""
+        return False
+
     @question
     def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
         """Whether the value on all data depends on the random key."""
@@ -109,6 +115,7 @@ class AbstractBound(AbstractObjective):
     """
 
     __name__: str
+    is_in_nats = True
 
     def __init__(self, function: Callable[..., Float[Array, ""]]):
         functools.update_wrapper(self, function)
@@ -177,6 +184,11 @@ class Target(eqx.Module):
             options["num_data"] = num_data
         value = _number("objective(model, data)", objective.evaluate(model, data, **options))
         return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
+
+    @property
+    def is_in_nats(self) -> bool:
+        """Whether the objective is log p(y), or a bound on it, in nats."""
+        return unwrapped(self.fn)[0].is_in_nats
 
     def is_noisy(self, model: Any) -> bool:
         """Whether the value on all data is random."""

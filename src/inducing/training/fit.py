@@ -12,10 +12,10 @@ import optax
 from jaxtyping import Array
 
 from inducing._xla import compiled, limited_threads, own_array
-from inducing.bounds.conjugate import conjugate_layer
 from inducing.bounds.elbo import elbo
 from inducing.bounds.objective import Target
 from inducing.data import Data
+from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import POSITIVE, Partition, dtype_of, partition
 from inducing.training.arguments import Arguments, checked
@@ -24,8 +24,9 @@ from inducing.training.compiled_steps import shuffled, start_key
 from inducing.training.gradient_steps import take_steps
 from inducing.training.interrupt import deferred_interrupt
 from inducing.training.lbfgs import climb
-from inducing.training.message import Facts, is_unbounded, message, noise_share, took_for_noise
+from inducing.training.message import Facts, is_unbounded, message
 from inducing.training.monitor import Clock, History, Outcome, Watch
+from inducing.training.noise import noise_share, took_for_noise
 from inducing.training.plan import LBFGS, Plan, make_plan
 from inducing.training.problem import Problem, free_positions, make_problem, tied_again
 from inducing.training.run import Run, Seed
@@ -104,9 +105,9 @@ def fit(
     and `checkpoint_every` are. Arrays are compared by their values, and functions, Optax optimisers included, by their
     names: do not change what they do. Callbacks are called again for steps after the last checkpoint.
 
-    If training by the collapsed bound or the evidence ends with nearly all of the labels' variance as noise, labels may
-    vary faster than the first lengthscales allow. `fit` then restarts with lengthscales as short as the features can
-    resolve, and keeps the better result.
+    If training ends where a constant function is about as good (by less than 0.05 nats for each label, with the trained
+    likelihood), labels may vary faster than the first lengthscales allow. For models of one layer, `fit` then restarts
+    with lengthscales as short as the features can resolve, and keeps the better result.
 
     Args:
         model: the model to train.
@@ -289,7 +290,9 @@ def _attempt(job: _Job, starts: _Starts, number: int, model: Model, watcher: _Wa
     """Run one start at `model`, perturbed for all starts but the first and the one with shorter lengthscales."""
     seed = job.given.key, own_array(number, np.int32)
     try:
-        parts = job.parts if model is job.model else _without_q(model, job.given)
+        parts = job.parts
+        if model is not job.model:
+            parts = _without_q(model, job.given) if job.plan.optimal_q else partition(model, job.given.freeze)
         if 0 < number < job.given.starts:
             parts = _perturbed(parts, start_key(*seed))
         outcome = _one_start(job, model, parts, seed, watcher)
@@ -316,13 +319,25 @@ def _perturbed(parts: Partition, key: Array) -> Partition:
 
 
 def _shorter(job: _Job, best: Outcome) -> Model | None:
-    """The model with shorter lengthscales, if the collapsed bound or the evidence took the labels for noise."""
+    """The model with shorter lengthscales, if the best start took the labels for noise."""
     given, plan = job.given, job.plan
-    if not given.initialise or given.log_prior is not None or plan.optimal_q is None:
+    if (
+        not given.initialise
+        or given.log_prior is not None
+        or not plan.objective.is_in_nats
+        or len(job.model.layers) > 1
+    ):
         return None
-    if conjugate_layer(job.model) is None or not took_for_noise(best, given.data):
+    shorter = with_shorter_lengthscales(job.model, given.data, _trained(job.model, job.parts))
+    if shorter is None or not took_for_noise(best, plan.noisy, lambda: _likelihood(job, best), given.data):
         return None
-    return with_shorter_lengthscales(job.model, given.data, _trained(job.model, job.parts))
+    return shorter
+
+
+def _likelihood(job: _Job, best: Outcome) -> AbstractLikelihood:
+    """The trained likelihood, if what it is matters."""
+    start = job.model.likelihood
+    return best.problem.model(best.free).likelihood if start.shared_noise is None else start
 
 
 def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _Watcher) -> Outcome:

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from inducing._xla import compiled, own_array
 from inducing.parameters import dtype_of
 from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, initial_state
-from inducing.training.monitor import Monitor, Outcome
+from inducing.training.monitor import AT_START, Monitor, Outcome
 from inducing.training.problem import free_positions
 from inducing.training.run import Run
 
@@ -45,8 +45,11 @@ def take_steps(run: Run) -> Outcome:
         reason = "interrupted"
     finally:
         history = monitor.close(reason)
+    failures = int(stepper.state.failures)
+    if failures and failures == monitor.step:
+        raise FloatingPointError(f"the objective or its gradient is NaN or infinite {AT_START}")
     best = stepper.state.free if monitor.best is None else monitor.best
-    return Outcome(run.problem, best, history, monitor.best_score, reason, int(stepper.state.failures))
+    return Outcome(run.problem, best, history, monitor.best_score, reason, failures)
 
 
 def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:

@@ -16,7 +16,7 @@ from inducing.bounds.objective import Target
 from inducing.data import Data
 from inducing.training.checkpoint import Checkpoint
 from inducing.training.compiled_steps import shuffled, start_key
-from inducing.training.monitor import STOPPED, Monitor, Outcome
+from inducing.training.monitor import AT_START, STOPPED, Monitor, Outcome
 from inducing.training.problem import Problem
 from inducing.training.run import Run
 
@@ -129,11 +129,7 @@ def maximise(
     f, _ = search.value(search.best_x)
     if not np.isfinite(search.best_f):
         what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
-        raise FloatingPointError(
-            f"the {what} at the start; check the starting values, or let initialise=True set their scales. Labels much "
-            "farther from the prior's mean than from each other need a trained one, ig.means.Constant(); those with "
-            'little noise, float64: jax.config.update("jax_enable_x64", True).'
-        )
+        raise FloatingPointError(f"the {what} {AT_START}")
     reason = monitor.judge(search.unflatten(search.best_x), -f)
     if reason is None:
         try:

@@ -1,4 +1,4 @@
-"""What a fit says about itself in `result.message`, and whether it took the labels for noise."""
+"""What a fit says about itself in `result.message`."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,13 @@ import jax
 import numpy as np
 
 from inducing.data import Data
-from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import Partition, dtype_of
 from inducing.training.monitor import Outcome
 from inducing.training.plan import LBFGS, Plan
 from inducing.training.problem import free_positions
 
-FEW, MOSTLY = 10, 0.9  # fewer labels say nothing about noise; a larger share of it is reported
-LITTLE = 0.05  # nats for each label, about a tenth of its variance
+MOSTLY = 0.9  # a larger share of noise is reported
 
 
 class Facts(NamedTuple):
@@ -95,34 +93,6 @@ def _failures(plan: Plan, best: Outcome) -> str:
     )
     what = "values in line searches" if plan.method in LBFGS else "steps"
     return f"{best.failures} {what} were NaN or infinite and skipped{hint if plan.method == 'collapsed' else ''}"
-
-
-def noise_share(likelihood: AbstractLikelihood, data: Data) -> float:
-    """The noise variance divided by the variance of the labels; 0 if it is not one number, or for few labels."""
-    noise = likelihood.shared_noise
-    n, variance = _labels_and_variances(data)
-    if noise is None or n.sum() < FEW:
-        return 0.0
-    spread = float(np.sum(n * variance) / n.sum())
-    return float(noise) / spread if spread > 0 else 0.0
-
-
-def took_for_noise(best: Outcome, data: Data) -> bool:
-    """Whether a fit has ended where one Gaussian for all labels of an output is about as good."""
-    if not best.reason.startswith(("converged", "the line search")) or data.x is None:
-        return False
-    n, variance = _labels_and_variances(data)
-    if not (variance > 0).all():
-        return False
-    alike = -0.5 * np.sum(n * (np.log(2.0 * np.pi * variance) + 1.0))
-    return bool(np.nanmax(best.history.bound) <= alike + LITTLE * n.sum())
-
-
-def _labels_and_variances(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """The number of labels of each output that has any, and their variance."""
-    y, mask = np.asarray(data.y, float), np.asarray(data.mask)
-    seen = mask.any(axis=0)
-    return mask.sum(axis=0)[seen], np.nanvar(np.where(mask, y, np.nan)[:, seen], axis=0)
 
 
 def is_unbounded(plan: Plan, model: Model, parts: Partition, data: Data) -> bool:

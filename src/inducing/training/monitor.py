@@ -10,6 +10,12 @@ from jaxtyping import Array
 from inducing.training.problem import Problem
 
 STOPPED = "the callback asked to stop"
+AT_START = (
+    "at the start; check the starting values, or let initialise=True set their scales. Labels much farther from the "
+    "prior's mean than from each other need a trained one, ig.means.Constant(); those with little noise, float64: "
+    'jax.config.update("jax_enable_x64", True).'
+)
+ENDED = ("converged", "the line search", "levelled off")  # how reasons begin if going on would gain little
 
 
 class History(NamedTuple):

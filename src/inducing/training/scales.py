@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array
 
 from inducing._xla import own_array
-from inducing.bounds.conjugate import required_layer
 from inducing.checks import checked_data
 from inducing.data import Data
 from inducing.layers.base import stack_width, start_stack
@@ -80,21 +79,24 @@ def automatic_scales(model: Model, data: Data, trained: Callable[[Array], bool])
 
 
 def with_shorter_lengthscales(model: Model, data: Data, trained: Callable[[Array], bool]) -> Model | None:
-    """A conjugate model with its trained lengthscales divided so that M features are about one lengthscale apart.
+    """A model with its trained lengthscales divided so that M features are about one lengthscale apart.
 
     If labels vary faster than the lengthscales at the start allow, a fit may take all of them for noise and stay there.
     Lengthscales from `scales` are √D − ½ standard deviations. M features in D columns are about √12 M^(−1/D) apart
     (random points in many columns √(2D)). Lengthscales are divided by 2 at least.
 
     Args:
-        model: a model of one sparse GP with Gaussian noise.
+        model: a model of one layer.
         data: the data.
         trained: whether an array of the model is trained.
 
     Returns:
         The model, or None if no lengthscale is trained.
     """
-    gp, x = required_layer(model), np.asarray(data.x)
+    gp = model.layers[-1].as_sparse_gp()
+    if gp is None or data.x is None:
+        return None
+    x = np.asarray(data.x)
     D = max(1, int((x.min(axis=0) < x.max(axis=0)).sum()))
     apart = max(math.sqrt(12.0), math.sqrt(2.0 * D)) * gp.num_features ** (-1.0 / D)
     factor = max(2.0, (math.sqrt(D) - 0.5) / apart)
