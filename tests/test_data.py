@@ -184,6 +184,48 @@ def test_what_float32_cannot_hold_is_refused_where_it_is_all_there_is():
             ig.Data([1e300, 2.0], [1.0, 2.0])
 
 
+TIMES = 1.7e9 + 10.0 * np.arange(200)  # float32 has 17 numbers there
+
+
+@pytest.mark.parametrize("as_float32", [lambda x, y: as_data((x, y), jnp.float32), lambda x, y: ig.Data(x, y)])
+def test_inputs_that_float32_would_make_equal_are_refused(as_float32):
+    """Also as integers, and beside a column that keeps the rows apart."""
+    other = np.linspace(0.0, 1.0, 200)
+    assert len(np.unique(TIMES.astype(np.float32))) == 17
+    with jax.enable_x64(False):
+        for x in (TIMES, TIMES.astype(int), np.stack([other, TIMES], 1), 1.0 + 1e-9 * other, 1e-50 * other):
+            with pytest.raises(ValueError, match=r"x has 200 different values in column \d, .* can tell \d+ apart; sub"):
+                as_float32(x, other)
+        with pytest.raises(ValueError, match="y has 200 different values in column 0, .* can tell 17 apart"):
+            as_float32(other, TIMES)
+        with pytest.raises(ValueError, match="X has 200 different values in column 0"):
+            as_inputs(TIMES, jnp.float32)
+
+
+def test_inputs_of_which_float32_keeps_most_are_warned_of():
+    """Hours of 20 years, counted in years: neighbours differ by 1.1e-4, numbers of float32 by 1.2e-4."""
+    with pytest.warns(UserWarning, match="x has 175320 different values .* can tell 163840 apart"):
+        as_data((2000.0 + np.arange(175320) / 8766.0, np.zeros(175320)), jnp.float32)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.random.default_rng(0).uniform(size=200_000),  # many coincide, but at a distance that no kernel sees
+        np.arange(16_000_000, 16_000_500),
+        np.full(5, 1.7e9),
+        [0.3, 0.1 + 0.2],  # one number, computed in two ways
+        1e-12 * np.arange(5),
+        [-1e38, 1e38],
+        np.zeros((5, 0)),
+    ],
+)
+def test_what_float32_can_tell_apart_passes_in_silence(x):
+    with jax.enable_x64(False):
+        ig.Data(x, np.arange(len(x)))
+        as_inputs(x, jnp.float32)
+
+
 def test_a_mask_of_anything_but_true_and_false_is_refused():
     for mask in (["a", "b"], [np.nan, 0.0], [2, 0]):
         with pytest.raises(ValueError, match="mask must hold True"):

@@ -1,5 +1,6 @@
 """Data as users pass them, converted to one form and checked."""
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from inducing._xla import own_array
+
+COARSE, FINE = 2**10, 2**20  # numbers that a dtype tells apart in the range of a column: see `_check_resolution`
 
 
 class Data(eqx.Module):
@@ -27,7 +30,8 @@ class Data(eqx.Module):
 
     Raises:
         TypeError: if x or y does not hold numbers.
-        ValueError: if there are neither inputs nor labels, shapes do not fit, or values are not finite.
+        ValueError: if there are neither inputs nor labels, shapes do not fit, values are not finite, or float32, which
+            JAX uses unless told otherwise, makes different values equal because they lie far from zero for their spread.
 
     Examples:
         >>> data = Data([0.0, 1.0], [1.0, float("nan")])
@@ -220,8 +224,8 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
 
 
 def _cast(array: Any, dtype: Any, name: str) -> Any:
-    """The array in another floating-point dtype; a ValueError if a number would become infinite."""
-    with np.errstate(over="ignore"):
+    """The array in another floating-point dtype; a ValueError if numbers would become infinite or too coarse."""
+    with np.errstate(over="ignore", under="ignore"):
         out = array.astype(dtype)
     if isinstance(array, jax.core.Tracer) or jnp.finfo(dtype).max >= jnp.finfo(array.dtype).max:
         return out
@@ -232,7 +236,40 @@ def _cast(array: Any, dtype: Any, name: str) -> Any:
             f"{name} has {array[row, column]:.4g} in row {row}, column {column}, too large for {jnp.dtype(dtype)}; "
             'scale that column, or compute in float64: jax.config.update("jax_enable_x64", True) at the start.'
         )
+    _check_resolution(np.asarray(array), np.asarray(out), name)
     return out
+
+
+def _check_resolution(given: np.ndarray, cast: np.ndarray, name: str) -> None:
+    """Refuse columns of which so few digits are left that different numbers become equal; warn if many are left.
+
+    A dtype tells s = (max x − min x) / (ε max |x|) numbers apart in the range of a column. Near zero, where s is 2²² or
+    more in float32, whatever becomes equal is equal to a kernel too, and nothing is said. The further a column lies from
+    zero for its spread, the smaller s. Then values are sorted and counted, before and after: below `COARSE` a loss is a
+    ValueError, below `FINE` a warning, which for labels is none, since it is less than their noise.
+
+    Args:
+        given: numbers [N, columns]; NaN where one is missing.
+        cast: the same in a dtype of less precision.
+        name: what a message calls them.
+    """
+    low, high = np.fmin.reduce(given, axis=0), np.fmax.reduce(given, axis=0)
+    size, info = np.maximum(np.abs(low), np.abs(high)), jnp.finfo(cast.dtype)
+    spread, step = high - low, np.maximum(float(info.eps) * size, float(info.tiny))
+    rounded = 2**12 * float(jnp.finfo(given.dtype).eps) * size  # equal numbers that were computed in different ways
+    for column in np.flatnonzero((spread > rounded) & (spread < (COARSE if name == "y" else FINE) * step)):
+        kept = np.where(np.abs(cast[:, column]) < info.tiny, 0, cast[:, column])  # XLA takes smaller ones for 0
+        before, after = len(np.unique(given[:, column])), len(np.unique(kept))
+        if after == before:
+            continue
+        said = (
+            f"{name} has {before} different values in column {column}, between {low[column]:.10g} and "
+            f"{high[column]:.10g}, of which {cast.dtype} can tell {after} apart; subtract an offset from that column and "
+            'scale it first, or compute in float64: jax.config.update("jax_enable_x64", True) at the start.'
+        )
+        if spread[column] < COARSE * step[column]:
+            raise ValueError(said)
+        warnings.warn(said, stacklevel=2)
 
 
 def _on_device(array: Array | np.ndarray) -> Array:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from inducing._xla.fork import refuse_after_fork
+
 
 def own_array(value: Any, dtype: Any) -> Array:
     """Make a JAX array of concrete values, in memory of its own.
@@ -24,5 +26,6 @@ def own_array(value: Any, dtype: Any) -> Array:
         >>> own_array([1, 2], float).tolist()
         [1.0, 2.0]
     """
+    refuse_after_fork()
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     return jnp.asarray(np.array(value, dtype), dtype)  # with an explicit dtype JAX takes NumPy's array as it is

@@ -9,8 +9,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
+
+from inducing._xla.programs import Programs
 
 OPTIONS: dict[str, Any] = {
     # Our programs are chains of matrix products. This scheduler runs independent operations at the same time, so that
@@ -37,8 +38,8 @@ def tuned() -> bool:
     return os.environ.get("INDUCING_RUNTIME", "") != "plain" and jax.default_backend() == "cpu"
 
 
-def jit(fn: Callable, once: bool = False) -> Callable:
-    """Compile a function as `equinox.filter_jit` does, with our compiler options.
+def jit(fn: Callable, once: bool = False) -> Programs:
+    """Compile a function with our compiler options; see `Programs`.
 
     Args:
         fn: the function. It must be the outermost one that is compiled, since options of inner ones are ignored.
@@ -53,15 +54,15 @@ def jit(fn: Callable, once: bool = False) -> Callable:
         2.0
     """
     if not tuned():
-        return eqx.filter_jit(fn)
+        return Programs(fn)
     said = os.environ.get("XLA_FLAGS", "")
     chosen = OPTIONS | ONCE if once else OPTIONS
     options: dict[str, Any] = {"compiler_options": {k: v for k, v in chosen.items() if k not in said}}
-    return eqx.filter_jit(fn, **options)
+    return Programs(fn, **options)
 
 
 @functools.cache
-def compiled(fn: Callable, once: bool = False) -> Any:
+def compiled(fn: Callable, once: bool = False) -> Programs:
     """Return `jit(fn, once)`, the same object for all callers.
 
     Reading the backend initialises JAX, so we defer it until the first call: modules decorate nothing with `jit`, but
@@ -74,8 +75,8 @@ def compiled(fn: Callable, once: bool = False) -> Any:
     return jit(fn, once)
 
 
-default_jit = eqx.filter_jit
-"""`equinox.filter_jit` with XLA's own options, for small programs that decorate a function when it is defined."""
+default_jit = Programs
+"""`Programs` with XLA's own options, for small programs that decorate a function when it is defined."""
 
 static_jit = functools.partial(jax.jit, static_argnums=1)
 """`jax.jit` of a function of an array and a static argument: eager calls compile it once, not at every call."""
