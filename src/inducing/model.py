@@ -154,7 +154,7 @@ class Model(Module):
         full_cov: bool = False,
         output_cov: bool = False,
         key: Array | None = None,
-        samples: int = 100,
+        samples: int | None = None,
         index: Any = None,
     ) -> "Predictive | JointPredictive":
         """The distribution p(y | X) of labels at new inputs.
@@ -162,8 +162,12 @@ class Model(Module):
             p(y_n | x_n) = E p(y_n | f_n),    f_n ~ q(f(x_n))
 
         A model of one layer is integrated without sampling. A deep one is a mixture of `samples` Gaussians, one for
-        each sample of its inner layers. Latent variables are sampled from their prior p(h), or from q(h | x) if their
-        encoder sees only inputs. Inputs are processed in blocks, so memory beyond the result is bounded for any N.
+        each sample of its inner layers. Latent variables come from their prior p(h), or from q(h | x) if their encoder
+        sees only inputs, by randomised quasi-Monte Carlo: the points of one randomly shifted lattice over the latent
+        variables of all layers, the same for all inputs. Random functions are sampled independently for each input.
+        The result takes 16·S bytes for each input and output; beyond it memory is bounded for any N.
+
+        For training data, whose labels say something about their latent variables, see `reconstruct`.
 
         Args:
             X: inputs [N, D], or [N] for one column. None for a model without inputs.
@@ -174,7 +178,8 @@ class Model(Module):
                 enough for moments, intervals and densities of single labels.
             key: a random key for the samples of inner layers. The default is `jax.random.key(0)`, so the same call
                 gives the same answer.
-            samples: the number of samples of the inner layers.
+            samples: the number of samples of the inner layers, by default 1,024 if there are latent variables, else
+                100.
             index: integers [N] that say which training data the inputs are, for likelihoods with `PerDatum`
                 parameters. By default they are new data.
 
@@ -197,6 +202,51 @@ class Model(Module):
 
         return predict(self, X, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples, index=index)
 
+    def reconstruct(
+        self,
+        data: Any,
+        *,
+        full_cov: bool = False,
+        output_cov: bool = False,
+        key: Array | None = None,
+        samples: int | None = None,
+    ) -> "Predictive | JointPredictive":
+        """The distribution of labels of known data, with latent variables from q(h | data).
+
+            p(y*_n | data) = E p(y*_n | f(x_n, h_n)),    h_n ~ q(h_n | data),  f ~ q(f)
+
+        Use it to impute missing labels, to reconstruct and to denoise. The result describes all labels of a datum,
+        seen or not. `log_prob` of labels that are NaN where they were seen is the density of those held out.
+
+        An encoder that sees labels takes any data. One with a Gaussian for each datum takes training data, which
+        `Data.index` numbers; `infer` makes Gaussians for new data.
+
+        Args:
+            data: `(X, y)` or an `ig.Data`; labels that are missing (NaN) are to be imputed.
+            full_cov: whether to compute the covariance [N·F, N·F] of all latent functions at all data.
+            output_cov: whether to compute the covariance [N, F, F] of the latent functions of each datum.
+            key: a random key for the samples of inner layers, by default `jax.random.key(0)`.
+            samples: the number of samples of the inner layers, by default 1,024 if there are latent variables, else
+                100.
+
+        Returns:
+            A `Predictive`, or a `JointPredictive` if `full_cov` is set.
+
+        Raises:
+            ValueError: if the data do not fit the model, or both covariances are asked for.
+
+        Examples:
+            >>> import inducing as ig
+            >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder([[-1.0], [2.0]], scale=0.1))
+            >>> model = ig.Model([latent, ig.Deterministic(lambda h: h * jnp.ones(2))], ig.likelihoods.Gaussian(0.01))
+            >>> print(model.reconstruct((None, [[-1.1, float("nan")], [2.2, 1.9]])).mean.round(3))
+            [[-1. -1.]
+             [ 2.  2.]]
+        """
+        from inducing.inference.predict import reconstruct  # deferred: inference is built on models
+
+        return reconstruct(self, data, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples)
+
     def posterior(
         self,
         X: Any,
@@ -204,7 +254,7 @@ class Model(Module):
         full_cov: bool = False,
         output_cov: bool = False,
         key: Array | None = None,
-        samples: int = 100,
+        samples: int | None = None,
     ) -> "Posterior":
         """The approximate posterior q(f(X)) of the last layer's P outputs at new inputs.
 
@@ -216,7 +266,8 @@ class Model(Module):
             full_cov: whether to compute the covariance [N·P, N·P] of all values, flattened datum by datum.
             output_cov: whether to compute the covariance [N, P, P] of the outputs at each input.
             key: a random key for the samples of inner layers, by default `jax.random.key(0)`.
-            samples: the number of samples of the inner layers.
+            samples: the number of samples of the inner layers, by default 1,024 if there are latent variables, else
+                100.
 
         Returns:
             A `Posterior` with `mean` [N, P], `variance` [N, P], `covariance` as asked for, `interval` and `sample`.

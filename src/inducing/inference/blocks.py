@@ -12,6 +12,7 @@ from inducing._xla import compiled, limited_threads, own_array
 from inducing.data import Data
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import settled, with_cache
+from inducing.numerics.lattices import lattice_normal
 from inducing.parameters import as_key, at_least_one
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 FEW, ROWS = 128, 1024  # rows of a block for few inputs, and for many (divided by the numbers of samples and sites)
 NEW = -1  # Data.index of an input that is not a training datum
+SHARED = 2**31 - 1  # the number that makes the key of shared noise; the others are those of blocks
+DRAWS, LATENT_DRAWS = 100, 1024  # samples by default: of functions alone, and of latent variables
 
 
 def one_covariance(full_cov: bool, output_cov: bool) -> None:
@@ -32,76 +35,102 @@ def samples_need_covariance(model: "Model", mean: Float[Array, "S N F"]) -> bool
     return mean.shape[-1] > 1 and model.layers[-1].correlated
 
 
+def latent_dim(model: "Model") -> int:
+    """How many standard normal numbers the latent variables of a datum are made of, in all layers together."""
+    return sum(layer.latent_dim for layer in model.layers[:-1])
+
+
+def rows_of(X: Float[Array, "N D"], index: Array | None) -> Data:
+    """New inputs as data without labels; without an index they are no training data."""
+    return Data(X, index=np.full(len(X), NEW) if index is None else index)
+
+
 def moments(
-    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int, correlated: bool
+    model: "Model", data: Data, key: Array | None, samples: int | None, correlated: bool, shared: bool = True
 ) -> tuple[Float[Array, "S N F"], Float[Array, "..."]]:
-    """Mean [S, N, F] and variances [S, N, F] (or covariances [S, N, F, F]) of f at each input.
+    """Mean [S, N, F] and variances [S, N, F] (or covariances [S, N, F, F]) of f at each row of data.
+
+    Latent variables come from one randomly shifted lattice over those of all layers, which all rows share unless
+    `shared` is False. Random functions are sampled independently for each row and sample.
 
     Rows are padded to whole blocks, and the number of blocks to a power of two, so that few shapes are compiled. Only
-    the blocks that hold inputs are computed.
+    the blocks that hold rows are computed.
     """
-    key, samples = _needs_key(model, key, samples)
-    if _traced(model, X, index, key):  # under jit, grad or vmap: the outer program compiles this
-        own = jnp.full(len(X), NEW) if index is None else index
+    key, samples = checked_samples(model, key, samples)
+    if is_traced(model, data, key):  # under jit, grad or vmap: the outer program compiles this
         cache = model.layers[-1].cache()
-        return with_cache(lambda c: _block_moments(model, c, X, own, as_key(key), samples, correlated), cache)
-    N = len(X)
+        noise = _shared_noise(model, data, as_key(key), samples) if shared else None
+        return with_cache(lambda c: _block_moments(model, c, data, as_key(key), noise, samples, correlated), cache)
+    N = len(data)
     work = samples * max(layer.num_sites for layer in model.layers)
     size = FEW if N * work <= FEW else max(1, ROWS // work)
     blocks = -(-N // size)
     capacity = 1 << (blocks - 1).bit_length()
-    x = np.pad(np.asarray(X), [(0, capacity * size - N), (0, 0)], mode="edge")  # the model need not be finite at 0
-    rows = np.full(capacity * size, NEW)
-    rows[:N] = NEW if index is None else np.asarray(index)
-    x, rows = x.reshape(capacity, size, -1), rows.reshape(capacity, size)
+
+    def in_blocks(a: Array) -> np.ndarray:  # filled up by copies of rows: the model need not be finite at 0
+        padded = np.pad(np.asarray(a), [(0, capacity * size - N), *[(0, 0)] * (a.ndim - 1)], mode="edge")
+        return padded.reshape(capacity, size, *a.shape[1:])
+
     with limited_threads():
-        cache = _cache_of(model.layers[-1])
+        cache = cache_of(model.layers[-1])
         out = jax.block_until_ready(
-            compiled(_all_moments)(model, cache, x, rows, key, np.int32(blocks), samples, correlated)
+            compiled(_all_moments)(
+                model, cache, jax.tree.map(in_blocks, data), key, np.int32(blocks), samples, correlated, shared
+            )
         )
     mean, cov = (own_array(np.asarray(a)[:, :N], a.dtype) for a in out)  # a[:, :N] would be compiled for each N
     return mean, cov
 
 
 def joint_moments(
-    model: "Model", X: Array, index: Array | None, key: Array | None, samples: int
+    model: "Model", data: Data, key: Array | None, samples: int | None
 ) -> tuple[Float[Array, "S N F"], Float[Array, "S NF NF"]]:
-    """Mean and covariance of f at all inputs together."""
-    key, samples = _needs_key(model, key, samples)
-    rows = jnp.full(len(X), NEW) if index is None else index
-    if _traced(model, X, index, key):
-        return _joint_of_samples(model, model.layers[-1].cache(), X, rows, key, samples)
+    """Mean and covariance of f at all rows together, for each of S independent draws of the layers below the last."""
+    key, samples = checked_samples(model, key, samples)
+    if is_traced(model, data, key):
+        return _joint_of_samples(model, model.layers[-1].cache(), data, key, samples)
     with limited_threads():
-        cache = _cache_of(model.layers[-1])
-        return jax.block_until_ready(compiled(_joint_of_samples)(model, cache, X, rows, key, samples))
+        cache = cache_of(model.layers[-1])
+        return jax.block_until_ready(compiled(_joint_of_samples)(model, cache, data, key, samples))
 
 
-def _needs_key(model: "Model", key: Array | None, samples: int) -> tuple[Array | None, int]:
+def checked_samples(model: "Model", key: Array | None, samples: int | None) -> tuple[Array | None, int]:
     """The key and the number of samples, checked. None stays None: compiled code makes the default key."""
+    if samples is None:
+        samples = LATENT_DRAWS if latent_dim(model) else DRAWS
     at_least_one("samples", samples)
     return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
 
 
-def _traced(*trees: Any) -> bool:
+def is_traced(*trees: Any) -> bool:
+    """Whether some array is only known when a program runs."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
-def _before_last(model: "Model", x: Array, index: Array, key: Array) -> Array:
-    """A sample of the last layer's input at inputs x, [n, 1, D] (each sampled by itself) or [1, n, D] (jointly)."""
-    inner = model.layers[:-1]
-    if not inner:
-        return x
-    n, replicates, D = x.shape
-    data = Data(x.reshape(n * replicates, D), index=index)
-    for layer, k in zip(inner, model.keys(key), strict=False):
-        x, _ = layer.propagate(x, k, data, replicates)
+def _before_last(model: "Model", x: Array, data: Data, key: Array, noise: Array | None = None) -> Array:
+    """A sample of the last layer's input at inputs x, [n, 1, D] (each sampled by itself) or [1, n, D] (jointly).
+
+    Latent variables are made of `noise` [·, ·, k], or sampled if it is None.
+    """
+    used = visited = 0
+
+    def visit(layer: AbstractLayer, x: Array) -> Array:
+        nonlocal used, visited
+        visited += 1
+        if noise is None or layer.latent_dim == 0:
+            return layer.propagate(x, jax.random.fold_in(key, visited), data, x.shape[1])[0]
+        used += layer.latent_dim
+        return layer.place(x, noise[..., used - layer.latent_dim : used], data)
+
+    for layer in model.layers[:-1]:
+        x = layer.through(x, visit)
     return x
 
 
 _CACHES: dict[int, Any] = {}
 
 
-def _cache_of(layer: AbstractLayer) -> Any:
+def cache_of(layer: AbstractLayer) -> Any:
     """The layer's cache, computed once: a layer never changes. It is kept for as long as the layer lives."""
     if id(layer) not in _CACHES:
         _CACHES[id(layer)] = settled(compiled(_make_cache, once=True)(layer))
@@ -114,37 +143,83 @@ def _make_cache(layer: AbstractLayer) -> Any:
 
 
 def _all_moments(
-    model: "Model", cache: Any, x: Array, rows: Array, key: Array | None, blocks: Array, samples: int, correlated: bool
+    model: "Model",
+    cache: Any,
+    data: Data,
+    key: Array | None,
+    blocks: Array,
+    samples: int,
+    correlated: bool,
+    shared: bool,
 ) -> tuple[Array, Array]:
+    key = as_key(key)
+    noise = _shared_noise(model, data, key, samples) if shared else None
+
     def one(i):
-        return _block_moments(model, cache, x[i], rows[i], jax.random.fold_in(as_key(key), i), samples, correlated)
+        block = jax.tree.map(lambda a: a[i], data)
+        return _block_moments(model, cache, block, jax.random.fold_in(key, i), noise, samples, correlated)
 
     def step(i, out):
         return jax.tree.map(lambda all_, block: jax.lax.dynamic_update_index_in_dim(all_, block, i, 1), out, one(i))
 
     shapes = jax.eval_shape(one, 0)
-    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], x.shape[0], *s.shape[1:]), s.dtype), shapes)
+    out = jax.tree.map(lambda s: jnp.zeros((s.shape[0], len(data), *s.shape[1:]), s.dtype), shapes)
     out = jax.lax.fori_loop(0, blocks, step, out)
     return jax.tree.map(lambda a: a.reshape(a.shape[0], -1, *a.shape[3:]), out)
 
 
+def _shared_noise(model: "Model", data: Data, key: Array, samples: int) -> Float[Array, "S 1 k"] | None:
+    """The noise of latent variables that all rows share."""
+    k = latent_dim(model)
+    return lattice_normal(jax.random.fold_in(key, SHARED), samples, k, data.x.dtype)[:, None] if k else None
+
+
+def _own_noise(key: Array, rows: int, samples: int, k: int, dtype: Any) -> Float[Array, "S n k"]:
+    """The noise of latent variables by a lattice for each row, all shifted independently."""
+    noise = jax.vmap(lambda key: lattice_normal(key, samples, k, dtype))(jax.random.split(key, rows))
+    return jnp.swapaxes(noise, 0, 1)
+
+
 def _block_moments(
-    model: "Model", cache: Any, X: Array, index: Array, key: Array, samples: int, correlated: bool
+    model: "Model", cache: Any, data: Data, key: Array, noise: Array | None, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
-    """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; each input is sampled by itself."""
-    n = len(X)
-    x = jnp.tile(X, (samples, 1))
-    h = _before_last(model, x[:, None], jnp.tile(index, samples), key)
-    mean, cov = model.layers[-1].moments(h, correlated, cache)
+    """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; each row is sampled by itself."""
+    n, k = len(data), latent_dim(model)
+    if k and noise is None:
+        key, own = jax.random.split(key)
+        noise = _own_noise(own, n, samples, k, data.x.dtype)
+    flat = None if noise is None else jnp.broadcast_to(noise, (samples, n, k)).reshape(samples * n, 1, k)
+    rows = jax.tree.map(lambda a: jnp.tile(a, (samples,) + (1,) * (a.ndim - 1)), data)
+    x = _before_last(model, rows.x[:, None], rows, key, flat)
+    mean, cov = model.layers[-1].moments(x, correlated, cache)
     return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
 
 
 def _joint_of_samples(
-    model: "Model", cache: Any, X: Array, index: Array, key: Array | None, samples: int
+    model: "Model", cache: Any, data: Data, key: Array | None, samples: int
 ) -> tuple[Array, Array]:
-    def once(key):  # the inputs as replicates of one datum: random functions are drawn jointly over them
-        x = _before_last(model, X[None], index, key)
+    noise_key, key = jax.random.split(as_key(key))
+    noise = _joint_noise(noise_key, samples, len(data), latent_dim(model), data.x.dtype)
+
+    def once(item):  # the inputs as replicates of one datum: random functions are drawn jointly over them
+        key, noise = item
+        x = _before_last(model, data.x[None], data, key, noise[None])
         mean, cov = model.layers[-1].joint(x, cache)
         return mean[0], cov[0]
 
-    return jax.lax.map(once, jax.random.split(as_key(key), samples))
+    return jax.lax.map(once, (jax.random.split(key, samples), noise))
+
+
+def _joint_noise(key: Array, samples: int, rows: int, k: int, dtype: Any) -> Float[Array, "S n k"]:
+    """The noise of latent variables for joint draws: a lattice for each row, its points in random order.
+
+    So each row by itself has the points of a lattice, and different rows are independent.
+    """
+    if k == 0:
+        return jnp.zeros((samples, rows, 0), dtype)
+
+    def one(key):
+        order, shift = jax.random.split(key)
+        return jax.random.permutation(order, lattice_normal(shift, samples, k, dtype))
+
+    return jnp.swapaxes(jax.vmap(one)(jax.random.split(key, rows)), 0, 1)

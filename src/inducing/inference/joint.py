@@ -1,32 +1,47 @@
 """The joint predictive distribution of the labels at several inputs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from inducing.data import Data
+from inducing.inference.blocks import LATENT_DRAWS, joint_moments, latent_dim, moments
+from inducing.inference.estimates import Estimate as Estimate
+from inducing.inference.estimates import exact, of_mean, of_product, warn_if_poor
+from inducing.inference.particles import functions, particle_logs
+from inducing.inference.sources import Joint, Marginals
 from inducing.likelihoods.base import AbstractLikelihood
-from inducing.likelihoods.predictive import Predictive, gaussian_log_prob
-from inducing.likelihoods.sampling import as_shape, lenient, sampling_root
+from inducing.likelihoods.predictive import Predictive, gaussian_log_prob, labels_given
+from inducing.likelihoods.sampling import as_shape, sampling_root
 from inducing.likelihoods.supports import fill_missing
-from inducing.parameters import as_key
+from inducing.parameters import as_key, at_least_one
+
+if TYPE_CHECKING:
+    from inducing.model import Model
+
+SETS = 8  # independent sets of draws of each latent variable, of which the spread gives a standard error
 
 
 class JointPredictive(eqx.Module):
     """The joint distribution of the labels at N inputs, as `Model.predict(X, full_cov=True)` returns it.
 
-        p(y_1, …, y_N) = 1/S Σ_s E[ Π_n p(y_n | f_n) ],    f ~ N(mean_s, cov_s)
+        p(y_1, …, y_N) = E[ Π_n p(y_n | f_n) ]
 
-    `sample` and `log_prob` are joint over all labels. Mean, variance, quantiles and intervals are those of each label
-    by itself.
+    The expectation is over all random functions, and over a latent variable of each datum. `sample` and `log_prob` are
+    joint over all labels. Mean, variance, quantiles and intervals are those of each label by itself.
 
     Args:
-        likelihood: p(y | f).
-        latent_mean: the means [S, N, F] of the latent functions.
+        model: the model.
+        data: the rows, with inputs [N, D]; with labels, latent variables come from q(h | data).
+        index: integers [N] that say which training data the rows are, or None.
+        key: the random key for the samples of inner layers, or None for `jax.random.key(0)`.
+        latent_mean: the means [S, N, F] of the latent functions, a mixture if inner layers were sampled; None if there
+            are latent variables.
         latent_cov: their covariances [S, N·F, N·F], flattened datum by datum.
-        index: integers [N] that say which training data the inputs are, or None.
+        samples: the number of samples of the inner layers; None for the default.
 
     Examples:
         >>> import inducing as ig
@@ -36,18 +51,30 @@ class JointPredictive(eqx.Module):
         ((), (2, 1))
     """
 
-    likelihood: AbstractLikelihood
-    latent_mean: Float[Array, "S N F"]
-    latent_cov: Float[Array, "S NF NF"]
-    index: Int[Array, " N"] | None = None
+    model: "Model"
+    data: Data
+    index: Int[Array, " N"] | None
+    key: Array | None
+    latent_mean: Float[Array, "S N F"] | None = None
+    latent_cov: Float[Array, "S NF NF"] | None = None
+    samples: int | None = eqx.field(static=True, default=None)
+
+    @property
+    def likelihood(self) -> AbstractLikelihood:
+        """p(y | f)."""
+        return self.model.likelihood
 
     @property
     def marginal(self) -> Predictive:
         """The predictive distribution at each input by itself, joint over its outputs."""
+        source = Marginals(self.model, self.data, True) if self.model.is_stochastic else None
+        if self.latent_mean is None or self.latent_cov is None:
+            mean, cov = moments(self.model, self.data, self.key, self.samples, True)
+            return Predictive(self.likelihood, mean, cov, self.index, source=source)
         S, N, F = self.latent_mean.shape
         blocks = self.latent_cov.reshape(S, N, F, N, F)
         cov = jnp.moveaxis(jnp.diagonal(blocks, axis1=1, axis2=3), -1, 1)
-        return Predictive(self.likelihood, self.latent_mean, cov, self.index)
+        return Predictive(self.likelihood, self.latent_mean, cov, self.index, source=source)
 
     @property
     def mean(self) -> Float[Array, "N P"]:
@@ -71,38 +98,71 @@ class JointPredictive(eqx.Module):
         """The probability P(label ≤ y) of each label by itself."""
         return self.marginal.cdf(y)
 
-    def log_prob(self, y: Any, *, key: Array | None = None, samples: int = 1000) -> Float[Array, ""]:
+    def log_prob(self, y: Any, *, key: Array | None = None, samples: int | None = None) -> Float[Array, ""]:
         """The joint log density log p(y_1, …, y_N).
 
-        It has a closed form for Gaussian likelihoods. For others it is the log-mean-exp over samples of f: its
-        expectation is below the true value, and tends to it as the number of samples grows.
+        It has a closed form for Gaussian likelihoods where no inner layer is sampled. Elsewhere it is the value of
+        `estimate`, with a warning if its effective sample size is small.
 
         Args:
             y: labels [N, P]; missing ones (NaN) are left out.
-            key: a random key for the samples of f, by default `jax.random.key(0)`.
-            samples: the number of samples of f.
+            key: a random key for the estimate, by default `jax.random.key(0)`.
+            samples: the number of samples of the estimate.
 
         Returns:
             One number for all labels.
         """
-        y = self.marginal._labels(y)
+        estimate = self.estimate(y, key=key, samples=samples)
+        warn_if_poor(estimate, "raise `samples`, or take fewer inputs at a time")
+        return estimate.value
+
+    def estimate(self, y: Any, *, key: Array | None = None, samples: int | None = None) -> Estimate:
+        """The joint log density, with a standard error and an effective sample size.
+
+        An unbiased estimate of the density, of which this is the logarithm, is for models
+
+        - without latent variables: the mean over samples of the functions below the last layer, or of f if the noise
+          is not Gaussian;
+        - of latent variables and deterministic layers: the product over data of means over draws of h_n, by lattices
+          that are shifted independently for each datum;
+        - of latent variables and random functions: that of particle filters, which go through the data one by one and
+          condition the functions on what they have seen. Their cost grows as N³.
+
+        Args:
+            y: labels [N, P]; missing ones (NaN) are left out.
+            key: a random key, by default `jax.random.key(0)`.
+            samples: the number of samples: of f (by default 1,000; for Gaussian noise, those that `predict` took), of
+                each latent variable (8,192), or of particles (256), which try 64 values of h for each datum.
+
+        Returns:
+            The value, its standard error and its effective sample size.
+
+        Raises:
+            ValueError: if labels have the wrong shape or lie outside the support of the likelihood.
+
+        Examples:
+            >>> import inducing as ig
+            >>> model = ig.Model([ig.LatentVariable(1), ig.Deterministic(jnp.tanh)], ig.likelihoods.Gaussian(0.1))
+            >>> estimate = model.predict(None, full_cov=True).estimate([[0.3]])
+            >>> bool(estimate.standard_error < 1e-3), bool(estimate.effective_sample_size > 1000)
+            (True, True)
+        """
+        if samples is not None:
+            at_least_one("samples", samples)
+        y = self._labels(y)
         self.likelihood.check(y, index=self.index)
         y, present = fill_missing(y, self.likelihood.fill)
-        noise = self.likelihood.gaussian_noise(y.shape, self.index)
-        if noise is not None:
-            logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(self.latent_mean, self.latent_cov)
-        else:
-            f = sample_jointly(self.latent_mean, self.latent_cov, as_key(key), (samples,))
-
-            def one(f):
-                each = self.likelihood.log_prob(f, y, index=self.index)
-                return jnp.sum(jnp.where(present, each, 0.0))
-
-            logs = jax.lax.map(one, f, batch_size=100)
-        return jax.nn.logsumexp(logs) - jnp.log(jnp.asarray(len(logs), logs.dtype))
+        if self.latent_mean is not None and self.latent_cov is not None:
+            return _of_functions(self, self.latent_mean, self.latent_cov, y, present, key, samples or 1000)
+        data = Data(self.data.x, self.data.y, self.data.mask, self.data.index)
+        if functions(self.model, data):
+            return of_mean(particle_logs(self.model, data, y, present, key, samples or 256))
+        return _of_latents(self, y, present, as_key(key), -(-samples // SETS) if samples else LATENT_DRAWS)
 
     def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Labels sampled jointly over the inputs.
+
+        A model whose inner layers are sampled is run again for each sample, so that all samples are independent.
 
         Args:
             key: a random key.
@@ -112,9 +172,61 @@ class JointPredictive(eqx.Module):
             Samples [*shape, N, P].
         """
         latent, label = jax.random.split(as_key(key))
-        f = sample_jointly(self.latent_mean, self.latent_cov, latent, as_shape(shape))
-        with lenient():
-            return self.likelihood.distribution(f, index=self.index).sample(label).astype(f.dtype)
+        if self.model.is_stochastic:
+            f = Joint(self.model, self.data)(latent, as_shape(shape))
+        else:
+            f = sample_jointly(self.latent_mean, self.latent_cov, latent, as_shape(shape))
+        return labels_given(self.likelihood, f, self.index, label)
+
+    def _labels(self, y: Any) -> Array:
+        N, F = len(self.data), self.model.width(self.data.x.shape[1])
+        shape = jnp.zeros((N, F), self.data.x.dtype)
+        return Predictive(self.likelihood, shape, shape, self.index)._labels(y)
+
+
+def joint_predictive(
+    model: "Model", data: Data, index: Array | None, key: Array | None, samples: int | None
+) -> JointPredictive:
+    """The joint predictive distribution at checked rows of data.
+
+    Examples:
+        >>> import inducing as ig
+        >>> model = ig.Model(ig.Deterministic(jnp.sin), ig.likelihoods.Gaussian(0.1))
+        >>> joint_predictive(model, ig.Data(jnp.zeros((2, 1))), None, None, None).mean.tolist()
+        [[0.0], [0.0]]
+    """
+    if latent_dim(model):
+        return JointPredictive(model, data, index, key, samples=samples)
+    return JointPredictive(model, data, index, key, *joint_moments(model, data, key, samples), samples)
+
+
+def _of_functions(
+    pred: JointPredictive, means: Array, covs: Array, y: Array, present: Array, key: Array | None, samples: int
+) -> Estimate:
+    """From Gaussian components for all labels together: exact if there is one and the noise is Gaussian."""
+    noise = pred.likelihood.gaussian_noise(y.shape, pred.index)
+    if noise is not None:
+        logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(means, covs)
+        return exact(logs[0]) if len(logs) == 1 else of_mean(logs)
+    f = sample_jointly(means, covs, as_key(key), (samples,))
+
+    def one(f):
+        return jnp.sum(jnp.where(present, pred.likelihood.log_prob(f, y, index=pred.index), 0.0))
+
+    return of_mean(jax.lax.map(one, f, batch_size=100))
+
+
+def _of_latents(pred: JointPredictive, y: Array, present: Array, key: Array, samples: int) -> Estimate:
+    """From draws of the latent variable of each datum, which given the functions are independent of each other."""
+
+    def one(f):
+        return jnp.sum(jnp.where(present, pred.likelihood.log_prob(f, y, index=pred.index), 0.0), axis=1)
+
+    sets = []
+    for own in jax.random.split(key, SETS):
+        f, _ = moments(pred.model, pred.data, own, samples, False, shared=False)
+        sets.append(jax.vmap(one)(f))
+    return of_product(jnp.stack(sets))
 
 
 def sample_jointly(means: Array, covs: Array, key: Array, shape: tuple[int, ...]) -> Array:

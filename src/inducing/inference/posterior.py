@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing.checks import checked_inputs
-from inducing.inference.blocks import joint_moments, moments, one_covariance, samples_need_covariance
+from inducing.inference.blocks import joint_moments, moments, one_covariance, rows_of, samples_need_covariance
 from inducing.inference.joint import sample_jointly
+from inducing.inference.sources import Joint, Marginals
 from inducing.likelihoods.base import PerDatum
 from inducing.likelihoods.gaussian import Gaussian
 from inducing.likelihoods.predictive import Predictive
@@ -35,6 +36,8 @@ class Posterior(eqx.Module):
             correlated.
         correlated: whether the outputs may be correlated although `covs` holds only variances. Sampling is then
             refused.
+        source: a function (key, shape) that draws f [*shape, N, P] anew, for `sample`. Without one f is drawn from the
+            components.
 
     Examples:
         >>> import inducing as ig
@@ -49,6 +52,7 @@ class Posterior(eqx.Module):
     full_cov: bool = eqx.field(static=True)
     output_cov: bool = eqx.field(static=True, default=False)
     correlated: bool = eqx.field(static=True, default=False)
+    source: Any = None
 
     @property
     def mean(self) -> Float[Array, "N P"]:
@@ -96,7 +100,8 @@ class Posterior(eqx.Module):
     def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Values of f, sampled jointly as far as covariances were computed.
 
-        With `full_cov` samples are joint over all inputs and outputs, else over the outputs at each input.
+        With `full_cov` samples are joint over all inputs and outputs, else over the outputs at each input. If inner
+        layers are sampled, they are sampled again for each sample.
 
         Args:
             key: a random key.
@@ -109,9 +114,12 @@ class Posterior(eqx.Module):
             ValueError: if the outputs may be correlated and only variances were computed.
         """
         key = as_key(key)
+        if not self.full_cov:
+            refuse_variances_alone(self.correlated, "posterior")
+        if self.source is not None:
+            return self.source(key, as_shape(shape))
         if self.full_cov:
             return sample_jointly(self.means, self.covs, key, as_shape(shape))
-        refuse_variances_alone(self.correlated, "posterior")
         return sample_mixture(self.means, self.covs, key, as_shape(shape))
 
     def _variances(self) -> Float[Array, "S N P"]:
@@ -127,7 +135,7 @@ def posterior(
     full_cov: bool = False,
     output_cov: bool = False,
     key: Array | None = None,
-    samples: int = 100,
+    samples: int | None = None,
 ) -> Posterior:
     """The approximate posterior q(f(X)) of the last layer's P outputs; the same as `Model.posterior`.
 
@@ -137,7 +145,7 @@ def posterior(
         full_cov: whether to compute the covariance [N·P, N·P] of all values, flattened datum by datum.
         output_cov: whether to compute the covariance [N, P, P] of the outputs at each input.
         key: a random key for the samples of inner layers, by default `jax.random.key(0)`.
-        samples: the number of samples of the inner layers.
+        samples: the number of samples of the inner layers, by default 1,024 if there are latent variables, else 100.
 
     Returns:
         A `Posterior`. For a deep model it is a mixture over the samples of the inner layers.
@@ -155,8 +163,11 @@ def posterior(
     """
     X, _ = checked_inputs(model, X)
     one_covariance(full_cov, output_cov)
+    data = rows_of(X, None)
     if full_cov:
-        return Posterior(*joint_moments(model, X, None, key, samples), full_cov=True)
-    mean, cov = moments(model, X, None, key, samples, output_cov)
+        source = Joint(model, data) if model.is_stochastic else None
+        return Posterior(*joint_moments(model, data, key, samples), full_cov=True, source=source)
+    mean, cov = moments(model, data, key, samples, output_cov)
     refused = not output_cov and samples_need_covariance(model, mean)
-    return Posterior(mean, cov, False, output_cov, correlated=refused)
+    source = Marginals(model, data, output_cov) if model.is_stochastic else None
+    return Posterior(mean, cov, False, output_cov, correlated=refused, source=source)

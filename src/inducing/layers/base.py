@@ -278,6 +278,30 @@ class AbstractLayer(Module):
         """
         raise TypeError(f"{type(self).__name__} has no latent variables that could be shifted.")
 
+    @property
+    @question
+    def latent_dim(self) -> int:
+        """How many standard normal numbers the latent variables of a datum are made of; 0 if there are none."""
+        return 0
+
+    @question
+    def place(
+        self, x: Float[Array, "N R D"], noise: Float[Array, "N R k"], data: Data
+    ) -> Float[Array, "N R D2"]:
+        """The outputs, with latent variables made of `noise`, k = `latent_dim` standard normal numbers each.
+
+        For layers that are latent variables alone; those that hold other layers answer `through`.
+        """
+        raise TypeError(f"{type(self).__name__} has no latent variables that could be placed.")
+
+    @question
+    def through(self, x: Float[Array, "N R D"], visit: "Callable[[AbstractLayer, Array], Array]") -> Array:
+        """The outputs, where visit(layer, x) gives those of a layer that holds no others.
+
+        A layer made of others passes x through them, each by its own `through`.
+        """
+        return visit(self, x)
+
     @question
     def relative_jitter(self) -> Float[Array, ""]:
         """The largest jitter on a diagonal of Kuu, relative to that diagonal; 0 if the layer factorises no Kuu."""

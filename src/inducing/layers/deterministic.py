@@ -220,6 +220,16 @@ class Skip(AbstractLayer):
             y, total = sampled[0], total + sampled[1]
         return append(x, y), total
 
+    @property
+    def latent_dim(self) -> int:
+        return sum(layer.latent_dim for layer in self.layers)
+
+    def through(self, x, visit):
+        y = x
+        for layer in self.layers:
+            y = layer.through(y, visit)
+        return append(x, y)
+
     def relative_jitter(self):
         return functools.reduce(jnp.maximum, [layer.relative_jitter() for layer in self.layers])
 

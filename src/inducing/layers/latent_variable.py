@@ -96,19 +96,22 @@ class LatentVariable(AbstractLayer):
         """
         N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
         noise = standard_normal(key, (N, R, self.dim), x.dtype)
-        prior_mean, prior_scale = self.prior_moments(x.dtype)
-        if self.encoder is None or (data.y is None and not self._predicts()):
-            return Sample(prior_mean + prior_scale * noise, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
-        mean, root = self.encoder(x, data, self.dim)
-        diagonal = root.ndim == 3
-        h = mean + (root * noise if diagonal else jnp.einsum("nrij,nrj->nri", *_same(root, noise)))
-        h = h if shift is None else h + shift
-        if data.y is None:
+        mean, root = self._q(x, data)
+        h = _coloured(mean, root, noise)
+        if self.encoder is None or data.y is None:  # h has no weight: it comes from p(h), or from q(h | x) itself
             return Sample(h, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
+        h = h if shift is None else h + shift
+        prior_mean, prior_scale = self.prior_moments(x.dtype)
         whitened = (h - prior_mean) / prior_scale
         log_det = jnp.sum(jnp.log(_scales(root)) - jnp.log(prior_scale), axis=-1)
         log_ratio = 0.5 * jnp.sum(self._noise(h, mean, root) ** 2 - whitened**2, axis=-1) + log_det
         return Sample(h, log_ratio, self._kl(mean, root))
+
+    def _q(self, x: Array, data: Data) -> tuple[Array, Array]:
+        """Mean and root of what h is sampled from: the encoder's Gaussian, or p(h) where the encoder is of no use."""
+        if self.encoder is None or (data.y is None and not self._predicts()):
+            return self.prior_moments(x.dtype)
+        return self.encoder(x, data, self.dim)
 
     def _kl(self, mean: Array, root: Array) -> Array:
         prior_mean, prior_scale = self.prior_moments(mean.dtype)
@@ -216,6 +219,13 @@ class LatentVariable(AbstractLayer):
         s = self.sample(x, key, data, 1)
         return append(x, s.h), jnp.sum(jnp.where(weight > 0.0, weight * s.log_ratio, 0.0))
 
+    @property
+    def latent_dim(self) -> int:
+        return self.dim
+
+    def place(self, x, noise, data):
+        return append(x, _coloured(*self._q(x, data), noise))
+
     def sample_latents(self, x, key, data, replicates):
         return self.sample(x, key, data, replicates).h
 
@@ -226,6 +236,11 @@ class LatentVariable(AbstractLayer):
     @property
     def is_fresh(self) -> bool:
         return True  # q(h) does not depend on scales of a prior that `fit` sets
+
+
+def _coloured(mean: Array, root: Array, noise: Array) -> Array:
+    """mean + root · noise."""
+    return mean + (root * noise if root.ndim == 3 else jnp.einsum("nrij,nrj->nri", *_same(root, noise)))
 
 
 def _scales(root: Array) -> Array:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 BLOCK = 8192  # the number of rows that are computed at a time, to bound the memory
+MANY = 2**20  # the number of components of all rows that are computed at a time
 
 
 class Predictive(eqx.Module):
@@ -41,6 +42,8 @@ class Predictive(eqx.Module):
         index: which data these are [N], for `PerDatum` parameters.
         correlated: whether the latents may be correlated although `latent_cov` holds only variances. Sampling is then
             refused; all other results are the same.
+        source: a function (key, shape) that draws latents [*shape, N, F] anew, for `sample`. Without one they are drawn
+            from the components.
 
     Examples:
         >>> import jax, inducing as ig
@@ -58,6 +61,7 @@ class Predictive(eqx.Module):
     latent_cov: Float[Array, "..."]
     index: Int[Array, "N"] | None = None
     correlated: bool = eqx.field(static=True, default=False)
+    source: Any = None
 
     @property
     def mean(self) -> Float[Array, "N P"]:
@@ -145,6 +149,8 @@ class Predictive(eqx.Module):
     def sample(self, key: Key[Array, ""], shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
         """Labels, sampled independently for each input and jointly over its outputs.
 
+        A model whose inner layers are sampled is run again for each sample, so that all samples are independent.
+
         Correlated outputs need `predict(X, output_cov=True)`. Samples that are joint over inputs too need
         `predict(X, full_cov=True)`.
 
@@ -160,7 +166,9 @@ class Predictive(eqx.Module):
         """
         key = as_key(key)
         refuse_variances_alone(self.correlated, "predict")
-        return _sample(self, key, as_shape(shape))
+        latent, label = jax.random.split(key)
+        f = _latents(self, latent, as_shape(shape)) if self.source is None else self.source(latent, as_shape(shape))
+        return labels_given(self.likelihood, f, self.index, label)
 
     @property
     def probabilities(self) -> Float[Array, "N *P C"]:
@@ -190,8 +198,9 @@ class Predictive(eqx.Module):
 def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
     """fn(predictive, *rows), compiled. Repeating the last row up to a power of two leaves few shapes to compile."""
     p, N = predictive, predictive.latent_mean.shape[-2]
+    p = Predictive(p.likelihood, p.latent_mean, p.latent_cov, p.index)  # without its source, which is not used
     more = (1 << (N - 1).bit_length()) - N
-    if more == 0 or N > BLOCK or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
+    if more == 0 or N > _rows(p) or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
         return _compiled(fn, p, *rows)
 
     def longer(a: Array, axis: int = 0) -> Array:  # NumPy compiles nothing
@@ -208,7 +217,7 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
 @default_jit
 def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
     """fn(predictive, *rows), in blocks of rows if there are many."""
-    if predictive.latent_mean.shape[-2] <= BLOCK:
+    if predictive.latent_mean.shape[-2] <= _rows(predictive):
         return fn(predictive, *rows)
     mean, cov = _components(predictive)
 
@@ -217,7 +226,12 @@ def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) ->
         part = Predictive(predictive.likelihood, mean[:, None], cov[:, None], None if index is None else index[None])
         return fn(part, *(r[None] for r in rest))[0]
 
-    return jax.lax.map(one, (mean.swapaxes(0, 1), cov.swapaxes(0, 1), predictive.index, *rows), batch_size=BLOCK)
+    return jax.lax.map(one, (mean.swapaxes(0, 1), cov.swapaxes(0, 1), predictive.index, *rows), batch_size=_rows(predictive))
+
+
+def _rows(p: Predictive) -> int:
+    """How many rows are computed at a time."""
+    return max(1, min(BLOCK, MANY // math.prod(p.latent_mean.shape[:-2])))
 
 
 def _components(p: Predictive) -> tuple[Array, Array]:
@@ -297,11 +311,21 @@ def _probabilities(p: Predictive) -> Array:
 
 
 @default_jit
-def _sample(p: Predictive, key: Array, shape: tuple[int, ...]) -> Array:
-    latent, label = jax.random.split(key)
-    f = sample_mixture(*_components(p), latent, shape)
+def _latents(p: Predictive, key: Array, shape: tuple[int, ...]) -> Array:
+    return sample_mixture(*_components(p), key, shape)
+
+
+@default_jit
+def labels_given(likelihood: "AbstractLikelihood", f: Array, index: Array | None, key: Array) -> Array:
+    """Labels [..., N, P] sampled from p(y | f), one for each value of f [..., N, F].
+
+    Examples:
+        >>> import jax, inducing as ig
+        >>> labels_given(ig.likelihoods.Gaussian(0.1), jnp.zeros((5, 2, 1)), None, jax.random.key(0)).shape
+        (5, 2, 1)
+    """
     with lenient():
-        return p.likelihood.distribution(f, index=p.index).sample(label).astype(f.dtype)
+        return likelihood.distribution(f, index=index).sample(key).astype(f.dtype)
 
 
 def gaussian_log_prob(y: Array, mean: Array, cov: Array, noise: Array, present: Array) -> Array:

@@ -19,7 +19,8 @@ def _search_real(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
     location = jnp.where(jnp.isfinite(mean), mean, 0.0)
     reach = jnp.full_like(mean, 40.0)
     t = crossing(lambda t: cdf(location + scale * jnp.sinh(t)) - q, -reach, reach, _steps(mean))
-    return location + scale * jnp.sinh(t)
+    beyond = jnp.abs(t) > 39.999  # as for infinite variances, of which the cdf is ½ everywhere
+    return location + scale * jnp.sinh(jnp.where(beyond, jnp.copysign(jnp.inf, t), t))
 
 
 def _search_positive(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
@@ -54,7 +55,8 @@ def _search_count(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
         return jnp.where(cdf(trial) < q, trial, position)
 
     top = jax.lax.while_loop(too_small, lambda k: k + 1, jnp.zeros((), int))
-    return jax.lax.fori_loop(0, top, step, jnp.full_like(mean, -1.0)) + 1
+    found = jax.lax.fori_loop(0, top, step, jnp.full_like(mean, -1.0)) + 1
+    return jnp.where(jnp.isnan(mean), jnp.nan, found)
 
 
 def _steps(mean: Array) -> int:

@@ -34,7 +34,7 @@ def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: in
     """The x in [lower, upper] where an increasing fn crosses 0, elementwise, at least as exact as `steps` bisections.
 
     Half as many evaluations suffice where fn is smooth (`_bracket`), and a Newton step refines the result. Derivatives
-    with respect to what fn depends on are those of the crossing, −∂fn/fn′.
+    with respect to what fn depends on are those of the crossing, −∂fn/fn′. The result is NaN where fn is.
 
     Examples:
         >>> print(crossing(lambda x: x**3 - 2.0, jnp.zeros(1), 2 * jnp.ones(1), 20).round(12))
@@ -48,7 +48,8 @@ def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: in
     slope = jax.lax.stop_gradient(slope)
     rises = slope > 0
     step = jnp.where(rises, value / jnp.where(rises, slope, 1.0), 0.0)
-    return jnp.clip(x - step, jnp.minimum(x, other) - width, jnp.maximum(x, other) + width)
+    found = jnp.clip(x - step, jnp.minimum(x, other) - width, jnp.maximum(x, other) + width)
+    return jnp.where(jnp.isnan(value), value, found)
 
 
 def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Array) -> tuple[Array, Array]:
