@@ -1,16 +1,21 @@
 """The exact log marginal likelihood of models with Gaussian noise."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from inducing.bounds.collapsed import optimal_q
 from inducing.bounds.conjugate import Conjugate
 from inducing.bounds.objective import AbstractBound, Optimum
 from inducing.bounds.terms import inputs, labels
+from inducing.data import Data
+from inducing.linalg.halved import Halves, depth, log_density
 from inducing.model import Model
+from inducing.priors.base import AbstractPrior
 
 
 class _LogEvidence(AbstractBound):
@@ -27,8 +32,9 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
         log p(y) = log N(y | μ, Kff + Σ),    Σ the noise
 
-    It takes O((NP)³) time and does not depend on the features. As an objective,
-    `ig.fit(model, data, objective=ig.log_evidence)` trains an exact GP.
+    It does not depend on the features. For n = NP labels value and gradient take n³ operations, all but few of them
+    in matrix products, and memory for about five triangles of n²/2 numbers: 160 MB for n = 3,000 in float64. As an
+    objective, `ig.fit(model, data, objective=ig.log_evidence)` trains an exact GP.
 
     Args:
         model: one `SparseGP` layer with a Gaussian likelihood. Its features and q(u) do not matter.
@@ -39,7 +45,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
     Raises:
         TypeError: if the model is of another kind.
-        ValueError: if the data do not fit the model.
+        ValueError: if the data do not fit the model, or the covariance of the labels is not positive definite. (In
+            compiled code the value is then NaN.)
 
     Examples:
         >>> import inducing as ig
@@ -49,6 +56,55 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
         True
     """
     conjugate = Conjugate(model)
+    mask = labels(data)[1]
+    value = log_density(*_residuals(conjugate, data)) - 0.5 * math.log(2.0 * math.pi) * jnp.sum(mask)
+    if not isinstance(value, jax.core.Tracer) and not jnp.isfinite(value):
+        noise = jnp.min(jnp.where(mask, conjugate.noise(data), jnp.inf))
+        raise ValueError(
+            f"the covariance of the labels is not positive definite with a noise variance of {noise:.3g}; pass a "
+            "larger one, or drop repeated inputs."
+        )
+    return value
+
+
+def _residuals(conjugate: Conjugate, data: Data) -> tuple[Any, Float[Array, " n"]]:
+    """The covariance Kff + Σ of the labels as `Halves`, and y − μ, flattened datum by datum.
+
+    Rows are added until halves are equal. Their labels, and those that are missing, count as independent standard
+    normal variables with the value 0, which changes nothing.
+    """
+    prior, (N, P) = conjugate.layer.prior, labels(data)[0].shape
+    blocks = 2 ** depth(N * P)
+    extra = -N % blocks
+
+    def padded(a: Array, **how: Any) -> Array:
+        return jnp.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1), **how)
+
     y, mask = labels(data)
-    exact = conjugate.layer.prior.condition(inputs(data), jnp.where(mask, y, jnp.nan), conjugate.noise(data))
-    return exact.log_marginal_likelihood
+    x, seen = padded(inputs(data), mode="edge"), padded(mask).reshape(-1)  # a kernel may not be finite at 0
+    r = padded(jnp.where(mask, y - prior.mean(inputs(data)), 0.0)).reshape(-1)
+    noise = jnp.where(seen, padded(conjugate.noise(data)).reshape(-1), 1.0)
+    return _covariance(prior, x, seen, noise, blocks), r
+
+
+def _covariance(prior: AbstractPrior, x: Array, seen: Array, noise: Array, blocks: int) -> Any:
+    """Kff + Σ as `Halves`. All blocks of one size are computed at once, so that each size is compiled once."""
+
+    def cut(a: Array, pieces: int) -> Array:
+        return a.reshape(pieces, -1, *a.shape[1:])
+
+    def masked(K: Array, rows: Bool[Array, " n"], columns: Bool[Array, " m"]) -> Array:
+        return jnp.where(rows[:, None] & columns[None, :], K, 0.0)
+
+    def own(x: Array, seen: Array, noise: Array) -> Array:
+        return masked(prior.covariance(x), seen, seen) + jnp.diag(noise)
+
+    def between(x: Array, seen: Array) -> Array:
+        return masked(prior.covariance(x[1], x[0]), seen[1], seen[0])
+
+    parts = list(jax.vmap(own)(cut(x, blocks), cut(seen, blocks), cut(noise, blocks)))
+    while (pairs := len(parts) // 2) > 0:
+        halves = (cut(a, 2 * pairs).reshape(pairs, 2, -1, *a.shape[1:]) for a in (x, seen))
+        below = jax.vmap(between)(*halves)
+        parts = [Halves(parts[2 * i], below[i], parts[2 * i + 1]) for i in range(pairs)]
+    return parts[0]

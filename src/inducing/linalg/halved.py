@@ -21,12 +21,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing._xla import barrier
-from inducing._xla.lapack import cholesky, triangular_inverse
+from inducing._xla.lapack import cholesky, substituted_inverse
 from inducing._xla.matmul import times_transpose
 from inducing.linalg.base import diagonal_of
 from inducing.linalg.dense import root_derivative
 
-BLOCK = 512  # the most rows of a block on the diagonal
+BLOCK = 384  # the most rows of a block on the diagonal
 
 
 class Halves(NamedTuple):
@@ -97,7 +97,12 @@ def _change(P: Any, alpha: Array, dK: Any) -> Array:
 
 @jax.custom_jvp
 def _inverse_root(K: Array) -> Array:
-    return triangular_inverse(cholesky(K))
+    L = cholesky(K)
+    h = len(K) // 2
+    if h == 0:
+        return substituted_inverse(L)
+    A, C = substituted_inverse(L[:h, :h]), substituted_inverse(L[h:, h:])  # LAPACK is slow with more rows
+    return jnp.block([[A, jnp.zeros((h, len(K) - h), K.dtype)], [-(C @ L[h:, :h]) @ A, C]])
 
 
 @_inverse_root.defjvp
