@@ -194,7 +194,9 @@ def test_inputs_that_float32_would_make_equal_are_refused(as_float32):
     assert len(np.unique(TIMES.astype(np.float32))) == 17
     with jax.enable_x64(False):
         for x in (TIMES, TIMES.astype(int), np.stack([other, TIMES], 1), 1.0 + 1e-9 * other, 1e-50 * other):
-            with pytest.raises(ValueError, match=r"x has 200 different values in column \d, .* can tell \d+ apart; sub"):
+            with pytest.raises(
+                ValueError, match=r"x has 200 different values in column \d, .* can tell \d+ apart; sub"
+            ):
                 as_float32(x, other)
         with pytest.raises(ValueError, match="y has 200 different values in column 0, .* can tell 17 apart"):
             as_float32(other, TIMES)

@@ -91,6 +91,22 @@ def eigh(K: Float[Array, "M M"]) -> tuple[Float[Array, " M"], Float[Array, "M M"
     return _eigh(K)
 
 
+def substituted_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """Invert a lower-triangular matrix by substitution, without derivatives: compiled sooner than `triangular_inverse`.
+
+    Args:
+        L: a lower-triangular matrix [M, M].
+
+    Returns:
+        L⁻¹ [M, M].
+
+    Examples:
+        >>> substituted_inverse(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return _substituted(L)
+
+
 @jax.custom_jvp
 def triangular_inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Invert a lower-triangular matrix by halving, which is mostly matrix products.

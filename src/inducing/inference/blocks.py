@@ -195,9 +195,7 @@ def _block_moments(
     return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
 
 
-def _joint_of_samples(
-    model: "Model", cache: Any, data: Data, key: Array | None, samples: int
-) -> tuple[Array, Array]:
+def _joint_of_samples(model: "Model", cache: Any, data: Data, key: Array | None, samples: int) -> tuple[Array, Array]:
     noise_key, key = jax.random.split(as_key(key))
     noise = _joint_noise(noise_key, samples, len(data), latent_dim(model), data.x.dtype)
 

@@ -255,7 +255,9 @@ def _of_one_particle(layer: AbstractLayer, cache: Any, seen: Array, noise: Array
         K = len(x)
         mean, cov = layer.joint(jnp.concatenate([inputs, x])[None], cache)
         mean, cov = mean[0], cov[0].reshape(N + K, P, N + K, P)
-        cov = cov[None] if blocks == 1 else jnp.moveaxis(jnp.diagonal(cov, axis1=1, axis2=3), -1, 0)[:, :, None, :, None]
+        cov = (
+            cov[None] if blocks == 1 else jnp.moveaxis(jnp.diagonal(cov, axis1=1, axis2=3), -1, 0)[:, :, None, :, None]
+        )
         known = split(seen)
         own = jnp.where(known[:, :, None] & known[:, None, :], cov[:, :N, :, :N].reshape(blocks, N * q, N * q), 0.0)
         more = jnp.where(known, 0.0 if noise is None else split(noise), 1.0)

@@ -285,9 +285,7 @@ class AbstractLayer(Module):
         return 0
 
     @question
-    def place(
-        self, x: Float[Array, "N R D"], noise: Float[Array, "N R k"], data: Data
-    ) -> Float[Array, "N R D2"]:
+    def place(self, x: Float[Array, "N R D"], noise: Float[Array, "N R k"], data: Data) -> Float[Array, "N R D2"]:
         """The outputs, with latent variables made of `noise`, k = `latent_dim` standard normal numbers each.
 
         For layers that are latent variables alone; those that hold other layers answer `through`.

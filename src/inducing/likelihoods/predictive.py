@@ -200,7 +200,7 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
     p, N = predictive, predictive.latent_mean.shape[-2]
     p = Predictive(p.likelihood, p.latent_mean, p.latent_cov, p.index)  # without its source, which is not used
     more = (1 << (N - 1).bit_length()) - N
-    if more == 0 or N > _rows(p) or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
+    if more == 0 or _rows(p) < N or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
         return _compiled(fn, p, *rows)
 
     def longer(a: Array, axis: int = 0) -> Array:  # NumPy compiles nothing
@@ -226,7 +226,9 @@ def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) ->
         part = Predictive(predictive.likelihood, mean[:, None], cov[:, None], None if index is None else index[None])
         return fn(part, *(r[None] for r in rest))[0]
 
-    return jax.lax.map(one, (mean.swapaxes(0, 1), cov.swapaxes(0, 1), predictive.index, *rows), batch_size=_rows(predictive))
+    return jax.lax.map(
+        one, (mean.swapaxes(0, 1), cov.swapaxes(0, 1), predictive.index, *rows), batch_size=_rows(predictive)
+    )
 
 
 def _rows(p: Predictive) -> int:
