@@ -28,6 +28,8 @@ class AbstractEncoder(Module):
         (('x',), [2.0, 4.0, 6.0])
     """
 
+    _such_as = "an encoder, such as ig.layers.PerDatumEncoder(mean)"
+
     @property
     @abc.abstractmethod
     def sees(self) -> tuple[str, ...]:

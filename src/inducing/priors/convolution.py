@@ -35,6 +35,8 @@ class AbstractSmoothing(Module):
         0.25
     """
 
+    _such_as = "a smoothing, such as ig.priors.GaussianSmoothing(width)"
+
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, int]:
