@@ -120,11 +120,11 @@ def shown(value: Any) -> str:
     if isinstance(value, jax.Array | np.ndarray):
         return f"an array of dtype {value.dtype} and shape {list(value.shape)}"
     if isinstance(value, str | bytes | numbers.Number | None):
-        text = "a huge number" if isinstance(value, int) and abs(value) > 10**60 else repr(value)
+        text = "a number too large for float64" if isinstance(value, int) and abs(value) > 10**60 else repr(value)
         return text if len(text) <= 80 else f"{text[:60]}…"
     if isinstance(value, tuple | list | set | dict):
-        parts = [shown(v) if isinstance(v, str | numbers.Real | None) else "" for v in value]
-        if all(parts) and sum(map(len, parts)) <= 60 and isinstance(value, tuple | list):
+        parts = [shown(v) if isinstance(v, str | numbers.Real | None) else type(v).__name__ for v in value]
+        if sum(map(len, parts)) <= 60 and isinstance(value, tuple | list):
             return f"[{', '.join(parts)}]" if isinstance(value, list) else f"({', '.join(parts)})"
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"

@@ -169,6 +169,10 @@ LOWER_TRIANGULAR = Constraint(
 FIXED = Constraint("fixed", lambda x: x, lambda x: x, _zero, lambda v: True, "")
 
 
+MOST = 2**31 - 1
+"""The largest number of anything: JAX counts in 32 bits."""
+
+
 def at_least_one(name: str, value: Any) -> int:
     """Check that a value is a whole number from 1.
 
@@ -180,14 +184,16 @@ def at_least_one(name: str, value: Any) -> int:
         The value as an int.
 
     Raises:
-        ValueError: if it is not a whole number from 1.
+        ValueError: if it is not a whole number from 1, or too large for any array.
 
     Examples:
         >>> at_least_one("num", 3)
         3
     """
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
+    if value > MOST:
+        raise ValueError(f"{name} must be at most {MOST}, got {shown(value)}.")
     return int(value)
 
 
@@ -209,6 +215,23 @@ def as_whole(value: Any) -> Any:
         return operator.index(value)
     except TypeError:
         return value
+
+
+def as_tuple(value: Any) -> Any:
+    """Convert a sequence to a tuple.
+
+    Args:
+        value: a list or another iterable.
+
+    Returns:
+        A tuple, or the value itself if it is not iterable, for `Module` to refuse.
+
+    Examples:
+        >>> as_tuple([1, 2]), as_tuple(3)
+        ((1, 2), 3)
+    """
+    alone = isinstance(value, jax.Array | np.ndarray) and not value.ndim  # NumPy takes a number for an iterable
+    return tuple(value) if isinstance(value, Iterable) and not alone else value
 
 
 def as_key(key: Any) -> Array:
@@ -258,7 +281,7 @@ def as_float_array(value: Any) -> Any:
     if hasattr(value, "__array__") and not isinstance(value, jax.Array | np.ndarray):  # pandas, polars and others
         value = np.asarray(value)
     if isinstance(value, np.ma.MaskedArray):
-        value = value.astype(float).filled(np.nan)
+        value = np.ma.filled(value.astype(float), np.nan)
     if not isinstance(value, jax.Array | np.ndarray):
         return _converted(value)
     if jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.itemsize <= 8:
@@ -300,6 +323,28 @@ def as_numbers(name: str, value: Any) -> Array:
     if not _is_numeric(array):
         raise TypeError(f"{name} must be an array of numbers, got {shown(value)}.")
     return array
+
+
+def check_part(name: str, value: Any, kind: "type[Module]") -> None:
+    """Raise a TypeError unless an argument is a part of some kind.
+
+    Args:
+        name: the name of the argument, for the message.
+        value: its value.
+        kind: the abstract class of such parts.
+
+    Raises:
+        TypeError: if it is something else.
+
+    Examples:
+        >>> import inducing as ig
+        >>> check_part("kernel", 3, ig.kernels.AbstractKernel)
+        Traceback (most recent call last):
+            ...
+        TypeError: kernel must be a kernel, such as ig.kernels.Matern52(), got 3.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {_called(kind)}, got {shown(value)}.")
 
 
 def _is_numeric(leaf: Any) -> bool:
@@ -466,7 +511,7 @@ class Module(eqx.Module):
                 _check_kinds(self)
                 own(self)
 
-            cls.__check_init__ = check_kinds_first
+            setattr(cls, "__check_init__", check_kinds_first)  # noqa: B010 — type checkers see an override
 
     def __check_init__(self):
         _check_kinds(self)
@@ -521,9 +566,7 @@ def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
     if np.iscomplexobj(value):
         raise TypeError(f"{name} must be real numbers, got {value.dtype}.")
     if value.size and not constraint.valid(value):
-        got = (
-            str(value.item()) if value.ndim == 0 else np.array2string(value, threshold=6, edgeitems=2, separator=", ")
-        )
+        got = str(value.item()) if value.ndim == 0 else np.array2string(value, threshold=6, edgeitems=2, separator=", ")
         raise ValueError(f"{name} must be {constraint.name}, got {got}; {constraint.cure}.")
 
 

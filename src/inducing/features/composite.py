@@ -12,6 +12,7 @@ from inducing.features.derivative import check_parts
 from inducing.features.quadrature_rules import at_nodes, check_nodes
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import BlockDiagonal, Kronecker
+from inducing.parameters import as_tuple
 
 MOST = 50_000
 
@@ -45,7 +46,7 @@ class Product(AbstractFeatures):
         (35, (35, 4))
     """
 
-    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
+    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=as_tuple)
 
     def __check_init__(self):
         check_parts(self, self.parts)
@@ -139,7 +140,7 @@ class Additive(AbstractFeatures):
         (12, (12, 4))
     """
 
-    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
+    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=as_tuple)
 
     def __check_init__(self):
         check_parts(self, self.parts)

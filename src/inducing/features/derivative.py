@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
 from inducing.linalg import Dense
-from inducing.parameters import as_whole, real
+from inducing.parameters import as_tuple, as_whole, real
 
 
 def _as_dims(dims: Any) -> tuple[int, ...] | int | None:
@@ -130,7 +130,7 @@ class Union(AbstractFeatures):
         (4, (4, 4))
     """
 
-    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=tuple)
+    parts: tuple[AbstractFeatures, ...] = eqx.field(converter=as_tuple)
 
     def __check_init__(self):
         check_parts(self, self.parts)
@@ -183,5 +183,5 @@ class Union(AbstractFeatures):
 
 def check_parts(features: AbstractFeatures, parts: tuple) -> None:
     """Raise a TypeError unless `parts` are one or more features."""
-    if not parts or not all(isinstance(part, AbstractFeatures) for part in parts):
-        raise TypeError(f"{type(features).__name__}.parts must be one or more ig.features objects, got {parts!r}.")
+    if not parts:
+        raise TypeError(f"{type(features).__name__}.parts must be one or more ig.features objects, got none.")

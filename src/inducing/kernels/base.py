@@ -2,7 +2,6 @@
 
 import abc
 import functools
-import inspect
 import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -45,13 +44,13 @@ class AbstractKernel(Module):
         """Let `kernel(x, y)` refuse matrices, of which many formulas would make one number."""
         super().__init_subclass__(**kwargs)
         own = vars(cls).get("__call__")
-        if own is not None and not inspect.isabstract(cls):
+        if own is not None and not getattr(own, "__isabstractmethod__", False):
 
             @functools.wraps(own)
             def of_points(self, x, y):
                 return own(self, *_as_pair(self, x, y))
 
-            cls.__call__ = of_points
+            setattr(cls, "__call__", of_points)  # noqa: B010 — type checkers take an assignment for an override
 
     @property
     @abc.abstractmethod
