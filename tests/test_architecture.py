@@ -13,7 +13,7 @@ import inducing as ig
 SOURCE = Path(ig.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 ORDER = """
-    parameters data _xla
+    parameters data declared _xla
     linalg numerics gaussian
     kernels means
     features

@@ -27,6 +27,8 @@ class AbstractMean(Module):
         [3.5]
     """
 
+    _such_as = "a mean, such as ig.means.Constant()"
+
     __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * mean calls __rmul__
 
     @abc.abstractmethod
@@ -92,10 +94,10 @@ class AbstractMean(Module):
         return NotImplemented if other is None else Product(self, other)
 
     def __radd__(self, other: Any) -> "AbstractMean":
-        return self + other
+        return self.__add__(other)  # not self + other, which would ask a kernel to add a mean, and so on for ever
 
     def __rmul__(self, other: Any) -> "AbstractMean":
-        return self * other
+        return self.__mul__(other)
 
 
 def _as_mean(value: Any) -> AbstractMean | None:

@@ -48,25 +48,25 @@ class Model(Module):
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer], likelihood: AbstractLikelihood):
         layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
-        if not layers:
-            raise ValueError("layers is empty; a model needs at least one layer, such as ig.SparseGP(prior, features).")
         for i, layer in enumerate(layers):
             if not isinstance(layer, AbstractLayer):
                 raise TypeError(
                     f"layers[{i}] must be a layer such as ig.SparseGP(...), got {kind_of(layer)}; wrap functions "
                     "and networks in ig.Deterministic(...)."
                 )
-        if not layers[-1].terminal:
-            raise ValueError(
-                f"the last layer is a {type(layers[-1]).__name__}, which has no Gaussian output; "
-                "end the stack with a SparseGP, BayesianDense or Deterministic layer."
-            )
-        check_stack(layers, None, "layers")
-        if not isinstance(likelihood, AbstractLikelihood):
-            raise TypeError(f"likelihood must be one of ig.likelihoods, got {kind_of(likelihood)}.")
         self.layers = layers
         self.likelihood = likelihood
-        _check_number(self.width(None), likelihood)
+
+    def __check_init__(self):
+        if not self.layers:
+            raise ValueError("layers is empty; a model needs at least one layer, such as ig.SparseGP(prior, features).")
+        if not self.layers[-1].terminal:
+            raise ValueError(
+                f"the last layer is a {type(self.layers[-1]).__name__}, which has no Gaussian output; "
+                "end the stack with a SparseGP, BayesianDense or Deterministic layer."
+            )
+        check_stack(self.layers, None, "layers")
+        _check_number(self.width(None), self.likelihood)
 
     def width(self, inputs: int | None) -> int | None:
         """The number of outputs of the last layer.

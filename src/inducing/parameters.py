@@ -10,10 +10,11 @@ real line, by `unconstrain` and `constrain` (or, with freezing and tying, by `pa
 """
 
 import dataclasses
+import functools
 import numbers
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, ClassVar, NamedTuple, TypeVar, get_args
 
 import equinox as eqx
 import jax
@@ -23,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from inducing._xla import own_array
+from inducing.declared import PLACEHOLDERS, described, fits, shown
 
 F = TypeVar("F", bound=Callable)
 
@@ -167,6 +169,10 @@ LOWER_TRIANGULAR = Constraint(
 FIXED = Constraint("fixed", lambda x: x, lambda x: x, _zero, lambda v: True, "")
 
 
+MOST = 2**31 - 1
+"""The largest number of anything: JAX counts in 32 bits."""
+
+
 def at_least_one(name: str, value: Any) -> int:
     """Check that a value is a whole number from 1.
 
@@ -178,14 +184,16 @@ def at_least_one(name: str, value: Any) -> int:
         The value as an int.
 
     Raises:
-        ValueError: if it is not a whole number from 1.
+        ValueError: if it is not a whole number from 1, or too large for any array.
 
     Examples:
         >>> at_least_one("num", 3)
         3
     """
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
+    if value > MOST:
+        raise ValueError(f"{name} must be at most {MOST}, got {shown(value)}.")
     return int(value)
 
 
@@ -207,6 +215,23 @@ def as_whole(value: Any) -> Any:
         return operator.index(value)
     except TypeError:
         return value
+
+
+def as_tuple(value: Any) -> Any:
+    """Convert a sequence to a tuple.
+
+    Args:
+        value: a list or another iterable.
+
+    Returns:
+        A tuple, or the value itself if it is not iterable, for `Module` to refuse.
+
+    Examples:
+        >>> as_tuple([1, 2]), as_tuple(3)
+        ((1, 2), 3)
+    """
+    alone = isinstance(value, jax.Array | np.ndarray) and not value.ndim  # NumPy takes a number for an iterable
+    return tuple(value) if isinstance(value, Iterable) and not alone else value
 
 
 def as_key(key: Any) -> Array:
@@ -237,8 +262,7 @@ def as_float_array(value: Any) -> Any:
 
     Float arrays keep their dtype; everything else takes JAX's default. The array is always copied: two modules built
     from one array are independent, while one *module* used in two places shares its arrays, which is how tying is
-    recognised. Values that are not numbers pass through, so that trees of placeholders can be built. A tuple of
-    matrices stays a tuple.
+    recognised. Values that are not numbers pass through, for `Module` to refuse. A tuple of matrices stays a tuple.
 
     Args:
         value: anything array-like.
@@ -246,35 +270,88 @@ def as_float_array(value: Any) -> Any:
     Returns:
         The array, or `value` itself if it is None, traced, or not numeric.
 
-    Raises:
-        TypeError: if `value` is a list of text, or has rows of different lengths.
-
     Examples:
         >>> as_float_array(2).dtype == jnp.zeros(()).dtype
         True
     """
-    if isinstance(value, jax.core.Tracer) or value is None:
+    if isinstance(value, PLACEHOLDERS) or value is None:
         return value
-    if isinstance(value, tuple) and value and all(getattr(v, "ndim", 0) >= 2 for v in value):
+    if isinstance(value, tuple) and value and all(isinstance(v, jax.Array | np.ndarray) and v.ndim >= 2 for v in value):
         return tuple(as_float_array(v) for v in value)
-    dtype = getattr(value, "dtype", None)  # arrays of any library have `ndim` and `dtype`
-    if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
-        return own_array(value, dtype)
-    if dtype is not None and jnp.issubdtype(dtype, jnp.complexfloating):
-        return value  # `Module` refuses it
-    return _converted(value)
+    if hasattr(value, "__array__") and not isinstance(value, jax.Array | np.ndarray):  # pandas, polars and others
+        value = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray):
+        value = np.ma.filled(value.astype(float), np.nan)
+    if not isinstance(value, jax.Array | np.ndarray):
+        return _converted(value)
+    if jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.itemsize <= 8:
+        return own_array(value, value.dtype)
+    numeric = any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
+    return own_array(value, float) if numeric else value
 
 
 def _converted(value: Any) -> Any:
-    """Numbers, nested lists of them and arrays of integers as a floating-point array; anything else as it is."""
+    """Numbers and nested lists of them as a floating-point array; anything else as it is, for `Module` to refuse."""
     leaves = jax.tree.leaves(value)
     try:
         plain = all(isinstance(v, int | float) for v in leaves)
         return own_array(value, float) if plain else jnp.array(value, dtype=float)
-    except (TypeError, ValueError):
-        if isinstance(value, list | tuple) and any(isinstance(v, str | float | int) for v in leaves):
-            raise TypeError(f"an array of numbers is needed, in rows of equal length; got {value!r}.") from None
+    except (TypeError, ValueError, OverflowError):
         return value
+
+
+def as_numbers(name: str, value: Any) -> Array:
+    """Convert an argument to a new floating-point JAX array, or say that it cannot be.
+
+    Args:
+        name: the name of the argument, for the message.
+        value: anything array-like.
+
+    Returns:
+        The array. Traced values stay as they are.
+
+    Raises:
+        TypeError: if it does not hold numbers, or has rows of different lengths.
+
+    Examples:
+        >>> as_numbers("W", [[1.0], [2.0, 3.0]])
+        Traceback (most recent call last):
+            ...
+        TypeError: W must be an array of numbers, got a list of 2.
+    """
+    array = as_float_array(value)
+    if not _is_numeric(array):
+        raise TypeError(f"{name} must be an array of numbers, got {shown(value)}.")
+    return array
+
+
+def check_part(name: str, value: Any, kind: "type[Module]") -> None:
+    """Raise a TypeError unless an argument is a part of some kind.
+
+    Args:
+        name: the name of the argument, for the message.
+        value: its value.
+        kind: the abstract class of such parts.
+
+    Raises:
+        TypeError: if it is something else.
+
+    Examples:
+        >>> import inducing as ig
+        >>> check_part("kernel", 3, ig.kernels.AbstractKernel)
+        Traceback (most recent call last):
+            ...
+        TypeError: kernel must be a kernel, such as ig.kernels.Matern52(), got 3.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {_called(kind)}, got {shown(value)}.")
+
+
+def _is_numeric(leaf: Any) -> bool:
+    """Whether a leaf is a JAX array of floating-point numbers, or stands for one."""
+    if isinstance(leaf, PLACEHOLDERS):
+        return True
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def _field(constraint: Constraint, default: Any, allowed: Constraint | None = None) -> Any:
@@ -421,20 +498,61 @@ class Module(eqx.Module):
         ValueError: Scale.size must be positive, got -1.0; pass finite numbers greater than 0.
     """
 
+    _such_as: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Check the kinds of all fields before the class's own `__check_init__`, which relies on them."""
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).get("__check_init__")
+        if own is not None:
+
+            @functools.wraps(own)
+            def check_kinds_first(self):
+                _check_kinds(self)
+                own(self)
+
+            setattr(cls, "__check_init__", check_kinds_first)  # noqa: B010 — type checkers see an override
+
     def __check_init__(self):
+        _check_kinds(self)
         for field in dataclasses.fields(self):
             allowed = field.metadata.get("allowed")
             if allowed is not None:
-                if getattr(self, field.name) is None and not _may_be_none(field.type):
-                    raise TypeError(f"{type(self).__name__}.{field.name} must be numbers, got None.")
-                # a module in the place of an array has checked its own parameters
                 alone = getattr(field.type, "dims", None) == ()  # declared as a scalar
-                for leaf in jax.tree.leaves(getattr(self, field.name), is_leaf=lambda x: isinstance(x, Module)):
-                    if alone and eqx.is_array(leaf) and leaf.ndim:
+                for leaf in _numbers_of(getattr(self, field.name)):
+                    if alone and leaf.ndim:
                         raise ValueError(
                             f"{type(self).__name__}.{field.name} must be one number, got shape {list(leaf.shape)}."
                         )
                     _check_leaf(leaf, allowed, f"{type(self).__name__}.{field.name}")
+
+
+def _numbers_of(value: Any) -> list[Any]:
+    """The leaves of a parameter; a module in the place of an array has checked its own parameters."""
+    leaves = jax.tree.leaves(value, is_leaf=lambda x: isinstance(x, Module))
+    return [leaf for leaf in leaves if not isinstance(leaf, Module)]
+
+
+def _check_kinds(module: Module) -> None:
+    """Raise a TypeError for a field that holds another kind of value than its annotation declares."""
+    for field in dataclasses.fields(module):
+        value, declared = getattr(module, field.name), field.type
+        name = f"{type(module).__name__}.{field.name}"
+        if field.metadata.get("allowed") is None:
+            if not isinstance(declared, str) and not fits(value, declared):
+                raise TypeError(f"{name} must be {described(declared, _called)}, got {shown(value)}.")
+        elif (value is None and not _may_be_none(declared)) or not all(map(_is_numeric, _numbers_of(value))):
+            rows = ", in rows of equal length" * isinstance(value, list | tuple)
+            raise TypeError(f"{name} must be numbers{rows}, got {shown(value)}.")
+        elif isinstance(value, Module) and not isinstance(declared, str) and not fits(value, declared):
+            raise TypeError(f"{name} must be {described(declared, _called)}, got {shown(value)}.")
+
+
+def _called(kind: Any) -> str:
+    """How a message calls what it asks for."""
+    if isinstance(kind, type) and issubclass(kind, Module) and kind._such_as:
+        return kind._such_as
+    return f"a {getattr(kind, '__name__', kind)}"
 
 
 def _may_be_none(declared: Any) -> bool:
@@ -442,20 +560,14 @@ def _may_be_none(declared: Any) -> bool:
 
 
 def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
-    if isinstance(leaf, jax.core.Tracer | jax.ShapeDtypeStruct):
-        return
-    if not eqx.is_array(leaf):
-        if isinstance(leaf, str | bytes | complex):
-            raise TypeError(f"{name} must be numbers, got {leaf!r}.")
+    if isinstance(leaf, PLACEHOLDERS):
         return
     value = np.asarray(leaf)
     if np.iscomplexobj(value):
         raise TypeError(f"{name} must be real numbers, got {value.dtype}.")
     if value.size and not constraint.valid(value):
-        shown = (
-            str(value.item()) if value.ndim == 0 else np.array2string(value, threshold=6, edgeitems=2, separator=", ")
-        )
-        raise ValueError(f"{name} must be {constraint.name}, got {shown}; {constraint.cure}.")
+        got = str(value.item()) if value.ndim == 0 else np.array2string(value, threshold=6, edgeitems=2, separator=", ")
+        raise ValueError(f"{name} must be {constraint.name}, got {got}; {constraint.cure}.")
 
 
 def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared: Any = REAL) -> Any:

@@ -12,4 +12,5 @@ from inducing._xla.compile import compiled as compiled
 from inducing._xla.compile import default_jit as default_jit
 from inducing._xla.compile import jit as jit
 from inducing._xla.compile import static_jit as static_jit
+from inducing._xla.memory import check_memory as check_memory
 from inducing._xla.threads import limited_threads as limited_threads

@@ -35,6 +35,8 @@ class AbstractFeatures(Module):
         [0.0, 2.0]
     """
 
+    _such_as = "features, such as ig.features.InducingPoints(Z)"
+
     exact: ClassVar[bool] = False
     uses_kernel: ClassVar[bool] = True
 

@@ -66,8 +66,10 @@ class EigenMercer(AbstractFeatures):
             raise ValueError(
                 f"EigenMercer: mean and std must both be [D], got {list(self.mean.shape)} and {list(self.std.shape)}."
             )
-        if not (np.asarray(self.std) > 0).all():
-            raise ValueError(f"EigenMercer.std must be positive, got {self.std}.")
+        if not np.isfinite(self.mean).all():
+            raise ValueError(f"EigenMercer.mean must be finite, got {self.mean}.")
+        if not (np.isfinite(self.std) & (np.asarray(self.std) > 0)).all():
+            raise ValueError(f"EigenMercer.std must be positive and finite, got {self.std}.")
 
     @property
     def num_features(self) -> int:
@@ -321,6 +323,9 @@ class EigenLaplacian(AbstractFeatures):
     def __init__(self, box: Any, num: Any):
         self.box = as_box(box)
         self.num = as_counts(num, self.box)
+
+    def __check_init__(self):
+        as_counts(self.num, as_box(self.box))
 
     @property
     def num_features(self) -> int:

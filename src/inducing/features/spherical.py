@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing.declared import shown
 from inducing.features.base import AbstractFeatures, check_columns, refuse
 from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.hilbert_space import MOST
@@ -51,18 +52,22 @@ class SphericalHarmonics(AbstractFeatures):
     degrees: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, dim: SupportsIndex, degrees: Any):
-        dim, degrees = as_whole(dim), as_whole(degrees)
-        if not isinstance(dim, int) or not 2 <= dim <= 9:
-            raise ValueError(f"SphericalHarmonics.dim must be from 2 to 9 (columns, with the bias), got {dim!r}.")
-        self.dim = dim
-        degrees = range(degrees + 1) if isinstance(degrees, int) else degrees
+        self.dim = as_whole(dim)
+        most = as_whole(degrees)
+        if isinstance(most, int):
+            degrees = range(min(most, MOST) + 1)  # refused below if there are more
         self.degrees = tuple(as_whole(d) for d in degrees) if isinstance(degrees, Iterable) else ()
-        whole = all(isinstance(d, int) and d >= 0 for d in self.degrees)
-        if not self.degrees or not whole or len(set(self.degrees)) < len(self.degrees):
-            raise ValueError(f"SphericalHarmonics.degrees must be different whole numbers from 0, got {degrees!r}.")
-        if self.num_features > MOST:
+
+    def __check_init__(self):
+        if not 2 <= self.dim <= 9:
+            raise ValueError(f"SphericalHarmonics.dim must be from 2 to 9 (columns, with the bias), got {self.dim!r}.")
+        if not self.degrees or min(self.degrees) < 0 or len(set(self.degrees)) < len(self.degrees):
             raise ValueError(
-                f"SphericalHarmonics of degrees up to {max(self.degrees)} in {dim} columns are {self.num_features} "
+                f"SphericalHarmonics.degrees must be different whole numbers from 0, got {shown(self.degrees)}."
+            )
+        if max(self.degrees) > MOST or self.num_features > MOST:
+            raise ValueError(
+                f"SphericalHarmonics of degrees up to {max(self.degrees)} in {self.dim} columns are too many "
                 f"features, more than {MOST}; use lower degrees."
             )
 

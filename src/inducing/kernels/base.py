@@ -1,6 +1,7 @@
 """The interface of covariance functions, and a base class for kernels given by their values at single points."""
 
 import abc
+import functools
 import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from inducing.kernels.forms import GaussianForm, LaplacianBasis, MaternForm, PsiStatistics
-from inducing.parameters import Module, Start, question
+from inducing.parameters import Module, Start, as_numbers, question
 
 Points = Num[Array | np.ndarray, "..."]  # [N, D]; `as_points` checks the shape and tells users how to correct it
 FeatureMap = Callable[[Float[Array, "N D"]], Float[Array, "N num"]]
@@ -37,6 +38,19 @@ class AbstractKernel(Module):
     """
 
     __array_ufunc__: ClassVar[None] = None  # so that numpy_scalar * kernel calls __rmul__
+    _such_as = "a kernel, such as ig.kernels.Matern52()"
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Let `kernel(x, y)` refuse matrices, of which many formulas would make one number."""
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).get("__call__")
+        if own is not None and not getattr(own, "__isabstractmethod__", False):
+
+            @functools.wraps(own)
+            def of_points(self, x, y):
+                return own(self, *_as_pair(self, x, y))
+
+            setattr(cls, "__call__", of_points)  # noqa: B010 — type checkers take an assignment for an override
 
     @property
     @abc.abstractmethod
@@ -302,10 +316,10 @@ class AbstractKernel(Module):
         return Product((self, kernel) if kernel is other else (kernel, self))
 
     def __radd__(self, other: Any) -> "AbstractKernel":
-        return self + other
+        return self.__add__(other)  # not self + other, which would ask a mean to add a kernel, and so on for ever
 
     def __rmul__(self, other: Any) -> "AbstractKernel":
-        return self * other
+        return self.__mul__(other)
 
 
 class AbstractPointKernel(AbstractKernel):
@@ -369,10 +383,25 @@ def as_points(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Ar
     return X, X2
 
 
+def _as_pair(kernel: AbstractKernel, x: Any, y: Any) -> tuple[Array, Array]:
+    """x and y as floating-point vectors of equal length; an error tells how to correct others."""
+    x, y = _as_floats(kernel, x, "x"), _as_floats(kernel, y, "y")
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(
+            f"{type(kernel).__name__}: x and y must be points of equal shape [D], got {list(x.shape)} and "
+            f"{list(y.shape)}; for matrices of points use gram(X, X2)."
+        )
+    return x, y
+
+
+def _as_floats(kernel: AbstractKernel, X: Any, name: str) -> Array:
+    if isinstance(X, jax.Array) and jnp.issubdtype(X.dtype, jnp.floating):
+        return X
+    return as_numbers(f"{type(kernel).__name__}: {name}", X)
+
+
 def _as_matrix(kernel: AbstractKernel, X: Any, name: str) -> Array:
-    X = jnp.asarray(X)
-    if not jnp.issubdtype(X.dtype, jnp.floating):
-        X = X.astype(float)
+    X = _as_floats(kernel, X, name)
     if X.ndim != 2:
         cure = f"pass {name}[:, None] for one-dimensional inputs" if X.ndim == 1 else "reshape it to two axes"
         raise ValueError(f"{type(kernel).__name__}: {name} must have shape [N, D], got {list(X.shape)}; {cure}.")

@@ -15,7 +15,7 @@ from inducing._xla import own_array
 from inducing.data import some_rows
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points
 from inducing.kernels.starting_values import column_spread
-from inducing.parameters import FAR, Start, as_whole, dtype_of, ordered, positive
+from inducing.parameters import FAR, Start, as_tuple, as_whole, dtype_of, ordered, positive
 
 
 def _from_all(kernels: Iterable[AbstractKernel], ask: Callable[[AbstractKernel], list]) -> list:
@@ -29,8 +29,8 @@ def _amplitude_of_sum(kernels: tuple[AbstractKernel, ...]) -> list[tuple[Array, 
 
 
 def _check_kernels(owner: object, kernels: tuple) -> None:
-    if not kernels or not all(isinstance(kernel, AbstractKernel) for kernel in kernels):
-        raise TypeError(f"{type(owner).__name__}.kernels must be one or more kernels, got {kernels!r}.")
+    if not kernels:
+        raise TypeError(f"{type(owner).__name__}.kernels must be one or more kernels, got none.")
 
 
 class Sum(AbstractKernel):
@@ -54,7 +54,9 @@ class Sum(AbstractKernel):
     kernels: tuple[AbstractKernel, ...]
 
     def __init__(self, kernels: Any):
-        self.kernels = tuple(part for k in kernels for part in (k.kernels if isinstance(k, Sum) else (k,)))
+        kernels = as_tuple(kernels)
+        flat = isinstance(kernels, tuple)
+        self.kernels = sum((k.kernels if isinstance(k, Sum) else (k,) for k in kernels), ()) if flat else kernels
 
     def __check_init__(self):
         _check_kernels(self, self.kernels)
@@ -122,7 +124,9 @@ class Product(AbstractKernel):
     kernels: tuple[AbstractKernel, ...]
 
     def __init__(self, kernels: Any):
-        self.kernels = tuple(part for k in kernels for part in (k.kernels if isinstance(k, Product) else (k,)))
+        kernels = as_tuple(kernels)
+        flat = isinstance(kernels, tuple)
+        self.kernels = sum((k.kernels if isinstance(k, Product) else (k,) for k in kernels), ()) if flat else kernels
 
     def __check_init__(self):
         _check_kernels(self, self.kernels)
@@ -229,7 +233,7 @@ class ActiveDims(AbstractKernel):
     dims: tuple[int, ...] = eqx.field(static=True, converter=_as_columns)
 
     def __check_init__(self):
-        if not self.dims or not all(isinstance(d, int) and d >= 0 for d in self.dims):
+        if not self.dims or min(self.dims) < 0:
             raise ValueError(f"ActiveDims.dims must be column numbers counted from 0, got {self.dims}.")
 
     @property
@@ -368,13 +372,15 @@ class ChangePoint(AbstractKernel):
         [1.0, 4.0]
     """
 
-    kernels: tuple[AbstractKernel, ...] = eqx.field(converter=tuple)
+    kernels: tuple[AbstractKernel, ...] = eqx.field(converter=as_tuple)
     locations: Float[Array, " C"] = ordered()
     steepness: Float[Array, "..."] = positive(1.0)
     dim: int = eqx.field(static=True, default=0, converter=as_whole)
 
     def __check_init__(self):
         _check_kernels(self, self.kernels)
+        if self.dim < 0:
+            raise ValueError(f"ChangePoint.dim must be a column number counted from 0, got {self.dim}.")
         if self.locations.shape != (len(self.kernels) - 1,):
             raise ValueError(
                 f"ChangePoint.locations must have one entry fewer than there are kernels ({len(self.kernels)}), "

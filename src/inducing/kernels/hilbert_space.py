@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_points, symmetric
 from inducing.kernels.forms import Box, LaplacianBasis
 from inducing.kernels.stationary import AbstractStationary
+from inducing.parameters import as_numbers
 
 MOST = 5000
 
@@ -24,12 +25,12 @@ def as_box(box: Any) -> Box:
     >>> as_box((0, 1))
     ((0.0, 1.0),)
     """
-    box = np.atleast_2d(np.asarray(box, float))
+    box = np.atleast_2d(np.asarray(as_numbers("box", box), float))
     if box.ndim != 2 or box.shape[1] != 2:
         raise ValueError(f"box must be pairs (low, high), one for each dimension, got shape {list(box.shape)}.")
     for d, (low, high) in enumerate(box):
-        if not low < high:
-            raise ValueError(f"box must have low < high, got ({low}, {high}) in dimension {d}.")
+        if not 0 < high - low < math.inf:
+            raise ValueError(f"box must have low < high, both finite, got ({low}, {high}) in dimension {d}.")
     return tuple((float(low), float(high)) for low, high in box)
 
 
@@ -126,6 +127,7 @@ class HilbertSpace(AbstractKernel):
                 f"HilbertSpace needs a stationary kernel with a spectral density, not {type(self.kernel).__name__}; "
                 "use SquaredExponential, Matern12, Matern32 or Matern52."
             )
+        as_counts(self.num, as_box(self.box))
         jax.eval_shape(lambda: self.spectrum(self.kernel.variance.dtype))  # raises if there is no spectral density
 
     @property

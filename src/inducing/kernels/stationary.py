@@ -50,6 +50,8 @@ class AbstractStationary(AbstractKernel):
         True
     """
 
+    _such_as = "a stationary kernel, such as ig.kernels.Matern52()"
+
     lengthscale: Float[Array, "..."] = positive(1.0)
     variance: Float[Array, ""] = positive(1.0)
 

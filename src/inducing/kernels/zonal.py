@@ -35,6 +35,8 @@ class AbstractZonal(AbstractKernel):
         2.0
     """
 
+    _such_as = "a zonal kernel, such as ig.kernels.Spherical(ig.kernels.Matern52())"
+
     scale: eqx.AbstractVar[Float[Array, "..."]]
 
     @property

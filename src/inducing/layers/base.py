@@ -65,6 +65,8 @@ class AbstractLayer(Module):
         ((5, 1, 1), (5, 1), [1.0])
     """
 
+    _such_as = "a layer, such as ig.SparseGP(prior, features)"
+
     @property
     @abc.abstractmethod
     def random(self) -> bool:

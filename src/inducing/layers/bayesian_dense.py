@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from inducing._xla import check_memory
 from inducing.layers.base import AbstractLayer, standard_normal
 from inducing.parameters import (
     POSITIVE,
     REAL,
-    as_float_array,
     as_key,
+    as_numbers,
     as_whole,
     at_least_one,
     fixed,
@@ -92,6 +93,8 @@ class BayesianDense(AbstractLayer):
             raise ValueError(f"num_inputs must be a whole number from 0, got {num_inputs!r}.")
         shape = (num_inputs + 1, at_least_one("num_outputs", num_outputs))
         size = shape[0] * shape[1]
+        many = (size, size) if full else shape
+        check_memory("the weights of BayesianDense", many, float, "use fewer inputs or outputs")
         if mean is None:
             mean = jnp.zeros(shape) if key is None else _random_mean(as_key(key), shape)
         self.mean = _broadcast("mean", mean, shape)
@@ -103,11 +106,21 @@ class BayesianDense(AbstractLayer):
         self.prior_factor = _factor(prior_factor, shape, dtype)
         scale = _broadcast("scale", scale, shape).astype(dtype)
         if full or root is not None:
-            root = jnp.diag(scale.reshape(-1)) if root is None else as_float_array(root)
-            if root.shape != (size, size):
-                raise ValueError(f"root has shape {list(root.shape)}; {size} weights need [{size}, {size}].")
+            root = jnp.diag(scale.reshape(-1)) if root is None else as_numbers("root", root)
         self.scale = scale if root is None else None
         self.root = root
+
+    def __check_init__(self):
+        shape, size = self.mean.shape, self.mean.size
+        if self.mean.ndim != 2 or shape[0] < 2 or not size:
+            raise ValueError(f"mean must be [D + 1, P], got shape {list(shape)}.")
+        for name in ("prior_mean", "prior_scale") if self.scale is None else ("prior_mean", "prior_scale", "scale"):
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has shape {list(getattr(self, name).shape)}; that of mean is {list(shape)}.")
+        if (self.scale is None) == (self.root is None):
+            raise ValueError("BayesianDense has either a scale or a root; the other one is None.")
+        if self.root is not None and self.root.shape != (size, size):
+            raise ValueError(f"root has shape {list(self.root.shape)}; {size} weights need [{size}, {size}].")
 
     def sample_weights(self, key: Array) -> tuple[Float[Array, "D1 P"], Float[Array, ""]]:
         """One sample W ~ q(W) and log p(W)/q(W), for importance weighting over the weights (eq:iw_vi_3)."""
@@ -239,7 +252,7 @@ def _factor(value: Any, shape: tuple[int, int], dtype: Any) -> Array | None:
 
 
 def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    value = as_float_array(value)
+    value = as_numbers(name, value)
     try:
         return jnp.array(jnp.broadcast_to(value, shape))
     except ValueError:

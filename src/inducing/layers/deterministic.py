@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from inducing.data import some_rows
+from inducing.declared import shown
 from inducing.layers.base import (
     AbstractLayer,
     append,
@@ -52,7 +53,7 @@ class Deterministic(AbstractLayer):
 
     def __init__(self, function: Any):
         if not callable(function):
-            raise TypeError(f"function must be a function or an Equinox module of one point, got {function!r}.")
+            raise TypeError(f"function must be a function or an Equinox module of one point, got {shown(function)}.")
         # A plain function would be a leaf of the pytree; wrapped in a Partial it is part of the tree's structure.
         is_leaf = any(leaf is function for leaf in jax.tree.leaves(function))
         is_tree = bool(jax.tree.leaves(function)) and not is_leaf
@@ -139,11 +140,13 @@ class Skip(AbstractLayer):
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer]):
         self.layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
-        if not self.layers:
-            raise ValueError("layers is empty; give Skip at least one layer.")
         for layer in self.layers:
             if not isinstance(layer, AbstractLayer):
-                raise TypeError(f"Skip holds layers, not a {type(layer).__name__}; wrap it in ig.Deterministic(...).")
+                raise TypeError(f"Skip holds layers, not {shown(layer)}; wrap it in ig.Deterministic(...).")
+
+    def __check_init__(self):
+        if not self.layers:
+            raise ValueError("layers is empty; give Skip at least one layer.")
 
     def propagate(self, x, key, data, replicates):
         keys: Any = [None] * len(self.layers) if key is None else jax.random.split(key, len(self.layers))

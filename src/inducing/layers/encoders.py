@@ -1,6 +1,7 @@
 """Encoders: the approximate posterior q(h_n) of a latent variable (section 3.3)."""
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.data import Data
+from inducing.declared import shown
 from inducing.layers.deterministic import first_line
-from inducing.parameters import Module, as_float_array, as_key, at_least_one, positive, question, real
+from inducing.parameters import Module, as_key, as_numbers, as_tuple, at_least_one, positive, question, real
 
 
 class AbstractEncoder(Module):
@@ -27,6 +29,8 @@ class AbstractEncoder(Module):
         >>> encoder.sees, mean[:, 0, 0].tolist()
         (('x',), [2.0, 4.0, 6.0])
     """
+
+    _such_as = "an encoder, such as ig.layers.PerDatumEncoder(mean)"
 
     @property
     @abc.abstractmethod
@@ -87,10 +91,10 @@ class PerDatumEncoder(AbstractEncoder):
     lower: Float[Array, "N k"] | None = real()
 
     def __init__(self, mean: Any, scale: Any = 1.0, full: bool = False):
-        mean = as_float_array(mean)
+        mean = as_numbers("mean", mean)
         if mean.ndim != 2:
             raise ValueError(f"mean must be [N, d], one row for each datum, got shape {list(mean.shape)}.")
-        scale = jnp.asarray(scale, mean.dtype)
+        scale = as_numbers("scale", scale).astype(mean.dtype)
         if scale.ndim > 2 or any(a not in (1, b) for a, b in zip(scale.shape[::-1], mean.shape[::-1], strict=False)):
             raise ValueError(
                 f"scale has shape {list(scale.shape)}; for a mean {list(mean.shape)} pass one number, one for each of "
@@ -99,6 +103,15 @@ class PerDatumEncoder(AbstractEncoder):
         self.mean = mean
         self.scale = jnp.broadcast_to(scale, mean.shape)
         self.lower = jnp.zeros((mean.shape[0], _num_lower(mean.shape[1])), mean.dtype) if full else None
+
+    def __check_init__(self):
+        if self.mean.ndim != 2 or 0 in self.mean.shape or self.scale.shape != self.mean.shape:
+            raise ValueError(
+                f"mean and scale must both be [N, d], got {list(self.mean.shape)} and {list(self.scale.shape)}."
+            )
+        lower = (self.mean.shape[0], _num_lower(self.mean.shape[1]))
+        if self.lower is not None and self.lower.shape != lower:
+            raise ValueError(f"lower has shape {list(self.lower.shape)}; a mean {list(self.mean.shape)} needs {lower}.")
 
     @property
     def sees(self) -> tuple[str, ...]:
@@ -158,17 +171,18 @@ class Amortised(AbstractEncoder):
         ((3, 1, 1), (3, 1, 1))
     """
 
-    network: Any
+    network: Callable[[Array], Array]
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, network: Any, sees: tuple[str, ...] = ("x", "y", "mask")):
-        sees = (sees,) if isinstance(sees, str) else tuple(sees)
-        if not sees or not set(sees) <= {"x", "y", "mask", "input"}:
-            raise ValueError(f'sees must name some of "x", "y", "mask" and "input", got {sees}.')
         if not callable(network):
-            raise TypeError(f"network must be a function or an Equinox module of one vector, got {network!r}.")
+            raise TypeError(f"network must be a function or an Equinox module of one vector, got {shown(network)}.")
         self.network = network
-        self.names = sees
+        self.names = (sees,) if isinstance(sees, str) else as_tuple(sees)
+
+    def __check_init__(self):
+        if not self.names or not set(self.names) <= {"x", "y", "mask", "input"}:
+            raise ValueError(f'sees must name some of "x", "y", "mask" and "input", got {self.names}.')
 
     @staticmethod
     def mlp(

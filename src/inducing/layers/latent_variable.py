@@ -12,7 +12,7 @@ from inducing._xla.lapack import triangular_inverse
 from inducing.data import Data, as_data
 from inducing.layers.base import AbstractLayer, append, refuse_terminal, standard_normal
 from inducing.layers.encoders import AbstractEncoder
-from inducing.parameters import as_float_array, at_least_one, dtype_of, positive, real
+from inducing.parameters import as_numbers, at_least_one, dtype_of, positive, real
 
 
 class Sample(NamedTuple):
@@ -66,21 +66,19 @@ class LatentVariable(AbstractLayer):
         return False
 
     def __init__(self, dim: int, encoder: Any = None, mean: Any = None, scale: Any = None):
-        dim = at_least_one("dim", dim)
-        if encoder is not None and not isinstance(encoder, AbstractEncoder):
-            raise TypeError(
-                f"encoder must be ig.layers.PerDatumEncoder(...), ig.layers.Amortised(...) or None, "
-                f"got {type(encoder).__name__}."
-            )
-        if encoder is not None:
-            encoder.check(dim)
-        self.dim = dim
+        self.dim = dim = at_least_one("dim", dim)
         self.encoder = encoder
         for name, value in (("mean", mean), ("scale", scale)):
-            value = as_float_array(value)
-            if value is not None and value.shape not in ((), (dim,)):
+            value = None if value is None else as_numbers(name, value)
+            setattr(self, name, jnp.broadcast_to(value, (dim,)) if value is not None and not value.ndim else value)
+
+    def __check_init__(self):
+        dim = at_least_one("dim", self.dim)
+        if self.encoder is not None:
+            self.encoder.check(dim)
+        for name, value in (("mean", self.mean), ("scale", self.scale)):
+            if value is not None and value.shape != (dim,):
                 raise ValueError(f"{name} has shape {list(value.shape)} but the latent variable has {dim} dimensions.")
-            setattr(self, name, None if value is None else jnp.broadcast_to(value, (dim,)))
 
     def sample(
         self, x: Float[Array, "N R0 D"], key: Array, data: Data, replicates: int, shift: Array | None = None

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from inducing._xla import check_memory
 from inducing.features.base import AbstractFeatures
 from inducing.gaussian import Coordinates
 from inducing.layers import qu
@@ -17,6 +18,7 @@ from inducing.layers.reduction import column_sums, mean_and_reduction, quadratic
 from inducing.layers.sampling import draw_function, sample_each, sample_jointly, sample_with_u
 from inducing.layers.sparse_gp_arguments import (
     check_features_suit,
+    check_q,
     checked_features,
     checked_jitter,
     checked_q,
@@ -31,7 +33,7 @@ from inducing.layers.starting_values import (
 )
 from inducing.layers.units import sparse_gp_units
 from inducing.linalg import AbstractCovariance, Dense, batched, default_jitter
-from inducing.parameters import dtype_of, lower_triangular, real
+from inducing.parameters import check_part, dtype_of, lower_triangular, real
 from inducing.priors.base import (
     AbstractPrior,
     mix_coupled_covariance,
@@ -110,8 +112,7 @@ class SparseGP(AbstractLayer):
         coordinates: Coordinates = "w",
         jitter: float | None = None,
     ):
-        if not isinstance(prior, AbstractPrior):
-            raise TypeError(f"prior must be a prior such as ig.GP(kernel), got {type(prior).__name__}.")
+        check_part("prior", prior, AbstractPrior)
         if coordinates not in ("u", "v", "w"):
             raise ValueError(f"coordinates must be 'u', 'v' or 'w', got {coordinates!r}.")
         self.prior = prior
@@ -119,13 +120,21 @@ class SparseGP(AbstractLayer):
         self.coordinates = coordinates
         dtype = dtype_of(prior, self.features)
         self.jitter = default_jitter(dtype) if jitter is None else checked_jitter(jitter)
-        check_features_suit(self.features, prior, self.jitter)
         shape = prior.num_latents, self.num_features
+        if root is None:
+            check_memory("the root of q(u)", (*shape, shape[1]), dtype, "use fewer features or latents")
+        if coordinates != "w":  # else `__check_init__` asks, before anything is computed
+            check_features_suit(self.features, prior, self.jitter)
         if mean is None:
             mean = prior_mean(prior, self.features, coordinates, shape, dtype)
         if root is None:
             root = prior_root(None if coordinates == "w" else self.Kuu(), shape, dtype)
         self.mean, self.root = checked_q(mean, root, coordinates, shape)
+
+    def __check_init__(self):
+        check_q(self.mean, self.root, self.coordinates, (self.prior.num_latents, self.num_features))
+        checked_jitter(self.jitter)
+        check_features_suit(checked_features(self.features, self.prior), self.prior, self.jitter)
 
     @property
     def num_features(self) -> int:

@@ -13,7 +13,7 @@ from inducing.features.base import AbstractFeatures
 from inducing.gaussian import Coordinates
 from inducing.layers import qu
 from inducing.linalg import AbstractCovariance
-from inducing.parameters import as_float_array
+from inducing.parameters import as_numbers
 from inducing.priors.base import AbstractPrior
 
 
@@ -77,13 +77,28 @@ def checked_q(
 ) -> tuple[Float[Array, "L M"], qu.Root]:
     """Mean and root of q(u) as arrays of the right shape, or an error that says what to pass."""
     L, M = shape
-    mean = as_float_array(mean)
-    root = tuple(as_float_array(f) for f in root) if isinstance(root, tuple) else as_float_array(root)
-    for name, array in (("mean", mean), *(("root", r) for r in jax.tree.leaves(root))):
-        if not isinstance(array, jax.Array | np.ndarray):
-            raise TypeError(f"{name} must be an array, got {array!r}; one of [{L}, {M}] is a mean or diagonal root.")
+    mean = as_numbers("mean", mean)
+    root = tuple(as_numbers("root", f) for f in root) if isinstance(root, tuple) else as_numbers("root", root)
     if qu.is_kronecker(root) and coordinates != "w":
         raise ValueError(f"a Kronecker root is for coordinates 'w', not {coordinates!r}; leave coordinates out.")
-    if mean.size != L * M or mean.shape[-1] != M:
+    if mean.size != L * M or mean.shape[-1:] != (M,):
         raise ValueError(f"mean has shape {list(mean.shape)}; for {L} latents and {M} features pass [{L}, {M}].")
     return mean.reshape(L, M), qu.as_root(root, L, M)
+
+
+def check_q(mean: Array, root: qu.Root, coordinates: Coordinates, shape: tuple[int, int]) -> None:
+    """Raise a ValueError unless mean and root of q(u) have the shapes in which layers keep them."""
+    L, M = shape
+    if mean.shape != (L, M):
+        raise ValueError(f"mean has shape {list(mean.shape)}; for {L} latents and {M} features pass [{L}, {M}].")
+    if isinstance(root, tuple):
+        sizes = [f.shape[-1] if f.ndim == 3 and f.shape == (L, f.shape[2], f.shape[2]) else 0 for f in root]
+        good = math.prod(sizes) == M and coordinates == "w"
+    else:
+        good = root.shape in ((L, M, M), (L, 1, M), (L * M, L * M) if L > 1 else (L, M, M))
+    if not good:
+        shapes = jax.tree.map(lambda r: list(r.shape), root)
+        raise ValueError(
+            f"root has shape {shapes}; for {L} latents and {M} features in coordinates {coordinates!r} it is "
+            f"{[L, M, M]}, {[L, 1, M]}, {[L * M, L * M]}, or a tuple of factors in coordinates 'w'."
+        )

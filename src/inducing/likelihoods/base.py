@@ -94,6 +94,8 @@ class AbstractLikelihood(Module):
         [[-1.0986]]
     """
 
+    _such_as = "a likelihood, such as ig.likelihoods.Gaussian()"
+
     @property
     @abc.abstractmethod
     def joint(self) -> bool:

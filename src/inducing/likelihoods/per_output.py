@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.likelihoods.starts import LatentStart
 from inducing.likelihoods.supports import Support
+from inducing.parameters import as_tuple
 
 
 class PerOutput(AbstractLikelihood):
@@ -36,17 +37,14 @@ class PerOutput(AbstractLikelihood):
         2
     """
 
-    likelihoods: tuple[AbstractLikelihood, ...] = eqx.field(converter=tuple)
+    likelihoods: tuple[AbstractLikelihood, ...] = eqx.field(converter=as_tuple)
 
     def __init__(self, likelihoods: Sequence[AbstractLikelihood]):
-        self.likelihoods = tuple(likelihoods)
+        self.likelihoods = as_tuple(likelihoods)
 
     def __check_init__(self):
         if not self.likelihoods:
             raise ValueError("PerOutput.likelihoods must hold one likelihood per output, got none.")
-        for part in self.likelihoods:
-            if not isinstance(part, AbstractLikelihood):
-                raise TypeError(f"PerOutput.likelihoods must be likelihoods of one output, got {type(part).__name__}.")
 
     @property
     def joint(self) -> bool:

@@ -47,6 +47,8 @@ class AbstractPrior(Module):
         ((1, 3, 5, 2), (10, 10))
     """
 
+    _such_as = "a prior, such as ig.GP(kernel)"
+
     @property
     @abc.abstractmethod
     def num_latents(self) -> int:

@@ -15,7 +15,7 @@ from inducing._xla import in_blocks
 from inducing.features.quadrature_rules import gauss_legendre, gaussian_grid, tensor
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
-from inducing.parameters import REAL, Module, at_least_one, dtype_of, fixed, positive, real
+from inducing.parameters import REAL, Module, at_least_one, check_part, dtype_of, fixed, positive, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
@@ -34,6 +34,8 @@ class AbstractSmoothing(Module):
         >>> round(float((c * t[..., 0] ** 2).sum()), 6)      # ∫ G(t) t² dt = 0.5²
         0.25
     """
+
+    _such_as = "a smoothing, such as ig.priors.GaussianSmoothing(width)"
 
     @property
     @abc.abstractmethod
@@ -202,16 +204,15 @@ class ConvolutionProcess(AbstractPrior):
     mean_function: AbstractMean
 
     def __init__(self, smoothing: AbstractSmoothing, latents: Latents, mean: Any = None):
-        if not isinstance(smoothing, AbstractSmoothing):
-            raise TypeError(
-                f"smoothing must be ig.priors.GaussianSmoothing or Smoothing, got {type(smoothing).__name__}."
-            )
-        L = smoothing.shape[1]
+        check_part("smoothing", smoothing, AbstractSmoothing)
         self.smoothing = smoothing
-        self.latents = as_independent(latents, L)
+        self.latents = as_independent(latents, smoothing.shape[1])
+        self.mean_function = as_mean(mean)
+
+    def __check_init__(self):
+        L = self.smoothing.shape[1]
         if self.latents.num != L:
             raise ValueError(f"smoothing has {L} columns but there are {self.latents.num} latents; it is [P, L].")
-        self.mean_function = as_mean(mean)
 
     @property
     def num_latents(self) -> int:

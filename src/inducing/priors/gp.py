@@ -41,8 +41,6 @@ class GP(AbstractPrior):
     mean_function: AbstractMean
 
     def __init__(self, kernel: AbstractKernel, mean: Any = None):
-        if not isinstance(kernel, AbstractKernel):
-            raise TypeError(f"kernel must be a kernel such as ig.kernels.Matern52(), got {kernel!r}.")
         self.kernel = kernel
         self.mean_function = as_mean(mean)
 

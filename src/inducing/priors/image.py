@@ -11,9 +11,10 @@ from jaxtyping import Array, Float
 
 from inducing._xla import in_blocks
 from inducing.data import some_rows
+from inducing.declared import shown
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
-from inducing.parameters import at_least_one, dtype_of, real
+from inducing.parameters import as_whole, at_least_one, dtype_of, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, inputs_of_latents, over_latents
@@ -67,31 +68,37 @@ class ImageConvolution(AbstractPrior):
         num: int = 1,
         mean: Any = None,
     ):
-        shapes = (np.shape(image_shape), np.shape(patch_shape))
-        if shapes not in (((2,), (2,)), ((3,), (2,))):
+        H, W, C = (*_whole_numbers("image_shape", image_shape, (2, 3)), 1)[:3]
+        h, w = _whole_numbers("patch_shape", patch_shape, (2,))
+        self.image_shape, self.patch_shape, self.stride = (H, W, C), (h, w), as_whole(stride)
+        self._check_patches()  # their number is that of the weights
+        self.latents = as_independent(latents, num)
+        if num not in (1, self.latents.num):
+            raise ValueError(f"latents holds {self.latents.num} GPs but num is {num}; leave num out.")
+        self.mean_function = as_mean(mean)
+        if isinstance(weights, bool):
+            weights = jnp.ones(self.num_patches, dtype_of(self.latents)) if weights else None
+        self.weights = weights
+
+    def __check_init__(self):
+        self._check_patches()
+        I = self.num_patches
+        if self.weights is not None and self.weights.shape != (I,):
             raise ValueError(
-                f"image_shape must be (H, W) or (H, W, C) and patch_shape (h, w), got {image_shape} and {patch_shape}."
+                f"weights must have one entry for each of the {I} patches, got shape {self.weights.shape}."
             )
-        H, W, C = (at_least_one("each number of image_shape", n) for n in (*image_shape, 1)[:3])
-        h, w = (at_least_one("each number of patch_shape", n) for n in patch_shape)
-        stride = at_least_one("stride", stride)
-        for name, size, patch in (("high", H, h), ("wide", W, w)):
+
+    def _check_patches(self) -> None:
+        """Raise a ValueError unless the patches cover the image."""
+        stride = at_least_one("stride", self.stride)
+        _whole_numbers("image_shape", self.image_shape, (3,))
+        for name, size, patch in zip(("high", "wide"), self.image_shape, self.patch_shape, strict=False):
+            at_least_one("each number of patch_shape", patch)
             if patch > size or (size - patch) % stride:
                 raise ValueError(
                     f"patches {patch} pixels {name} and {stride} apart do not cover an image {size} pixels {name}; "
                     f"choose them so that {size} − patch is a multiple of the stride."
                 )
-        self.image_shape, self.patch_shape, self.stride = (H, W, C), (h, w), stride
-        self.latents = as_independent(latents, num)
-        if num not in (1, self.latents.num):
-            raise ValueError(f"latents holds {self.latents.num} GPs but num is {num}; leave num out.")
-        self.mean_function = as_mean(mean)
-        I = self.num_patches
-        if weights is not None and not isinstance(weights, bool) and np.shape(weights) != (I,):
-            raise ValueError(f"weights must have one entry for each of the {I} patches, got shape {np.shape(weights)}.")
-        if isinstance(weights, bool):
-            weights = jnp.ones(I, dtype_of(self.latents)) if weights else None
-        self.weights = weights
 
     @property
     def num_patches(self) -> int:
@@ -231,3 +238,12 @@ class ImageConvolution(AbstractPrior):
     def _read(self, values: Float[Array, "a b I"]) -> Float[Array, "a b J"]:
         """Reduce values at the I patches to the J sites: all of them, or their weighted mean."""
         return values if self.weights is None else (values @ (self.weights / self.num_patches))[..., None]
+
+
+def _whole_numbers(name: str, value: Any, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes of an image or a patch as a tuple of int, or a ValueError."""
+    sizes = tuple(value) if isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1 else ()
+    if len(sizes) not in lengths:
+        form = "(H, W) or (H, W, C)" if 3 in lengths else "(h, w)"
+        raise ValueError(f"{name} must be {form}, got {shown(value)}.")
+    return tuple(at_least_one(f"each number of {name}", n) for n in sizes)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
-from inducing.parameters import at_least_one
+from inducing.parameters import as_whole, at_least_one
 from inducing.priors.base import AbstractPrior, prior_variances, scaled_kernel
 from inducing.priors.gp import GP, column, draw_kernel
 from inducing.priors.latents import (
@@ -64,8 +64,13 @@ class Independent(AbstractPrior):
             raise ValueError("num is missing: say how many outputs share the one GP, or pass a sequence of GPs.")
         if not self.latents or (not alone and num not in (None, len(self.latents))):
             raise ValueError(f"latents holds {len(self.latents)} GPs but num is {num}; pass one GP for each output.")
-        self.num = len(self.latents) if num is None else at_least_one("num", num)
+        self.num = len(self.latents) if num is None else as_whole(num)
         self.mean_function = as_mean(mean)
+
+    def __check_init__(self):
+        at_least_one("num", self.num)
+        if len(self.latents) not in (1, self.num):
+            raise ValueError(f"latents holds {len(self.latents)} GPs but num is {self.num}; pass one for each output.")
 
     @property
     def num_latents(self) -> int:

@@ -5,12 +5,11 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
-from inducing.parameters import as_float_array, positive, real
+from inducing.parameters import as_numbers, positive, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
 
@@ -99,17 +98,18 @@ class LMC(AbstractMixture):
     mean_function: AbstractMean
 
     def __init__(self, W: Any, latents: Latents, mean: Any = None):
-        W = as_float_array(W)
-        if np.ndim(W) != 2 or not W.size:
-            raise ValueError(f"W must be [P, L], one row for each output, got shape {list(np.shape(W))}.")
-        self.W = W
-        self.latents = as_independent(latents, W.shape[1])
-        if self.latents.num != W.shape[1]:
+        self.W = as_numbers("W", W)
+        self.latents = as_independent(latents, self.W.shape[-1] if self.W.ndim else 1)
+        self.mean_function = as_mean(mean)
+
+    def __check_init__(self):
+        if self.W.ndim != 2 or not self.W.size:
+            raise ValueError(f"W must be [P, L], one row for each output, got shape {list(self.W.shape)}.")
+        if self.latents.num != self.W.shape[1]:
             raise ValueError(
-                f"W has {W.shape[1]} columns but there are {self.latents.num} latents; "
+                f"W has {self.W.shape[1]} columns but there are {self.latents.num} latents; "
                 "W is [P, L], a column for each latent."
             )
-        self.mean_function = as_mean(mean)
 
     @property
     def num_outputs(self) -> int:
@@ -151,21 +151,24 @@ class IntrinsicCoregionalisation(AbstractMixture):
     mean_function: AbstractMean
 
     def __init__(self, W: Any, kappa: Any, latents: Latents, mean: Any = None):
-        W, kappa = as_float_array(W), as_float_array(kappa)
-        W = W[:, None] if np.ndim(W) == 1 else W
-        if np.ndim(W) != 2 or np.shape(kappa) != W.shape[:1] or not kappa.size:
+        W = as_numbers("W", W)
+        self.W = W[:, None] if W.ndim == 1 else W
+        self.kappa = as_numbers("kappa", kappa)
+        self.latents = as_independent(latents, max(1, sum(self.W.shape)))
+        self.mean_function = as_mean(mean)
+
+    def __check_init__(self):
+        W, kappa = self.W, self.kappa
+        if W.ndim != 2 or kappa.shape != W.shape[:1] or not kappa.size:
             raise ValueError(
                 f"IntrinsicCoregionalisation needs W of shape [P, rank] and kappa of shape [P], "
-                f"got W {list(np.shape(W))} and kappa {list(np.shape(kappa))}."
+                f"got W {list(W.shape)} and kappa {list(kappa.shape)}."
             )
-        self.W, self.kappa = W, kappa
-        self.latents = as_independent(latents, W.shape[0] + W.shape[1])
         if self.latents.num != W.shape[0] + W.shape[1]:
             raise ValueError(
                 f"W {list(W.shape)} needs {W.shape[1]} shared latents and {W.shape[0]} of single outputs, "
                 f"got {self.latents.num}; pass {W.shape[0] + W.shape[1]} of them, or one that all share."
             )
-        self.mean_function = as_mean(mean)
 
     @property
     def num_outputs(self) -> int:

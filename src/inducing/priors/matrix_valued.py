@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
-from inducing.parameters import at_least_one
+from inducing.parameters import as_whole, at_least_one
 from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import columns
@@ -49,11 +49,12 @@ class MatrixValued(AbstractPrior):
     outputs: int = eqx.field(static=True)
 
     def __init__(self, kernel: AbstractKernel, num_outputs: int, mean: Any = None):
-        if not isinstance(kernel, AbstractKernel):
-            raise TypeError(f"kernel must be a kernel of rows (x, p), got {type(kernel).__name__}.")
         self.kernel = kernel
-        self.outputs = at_least_one("num_outputs", num_outputs)
+        self.outputs = as_whole(num_outputs)
         self.mean_function = as_mean(mean)
+
+    def __check_init__(self):
+        at_least_one("num_outputs", self.outputs)
 
     @property
     def num_latents(self) -> int:
