@@ -133,7 +133,7 @@ class JointPredictive(eqx.Module):
             y: labels [N, P]; missing ones (NaN) are left out.
             key: a random key, by default `jax.random.key(0)`.
             samples: the number of samples: of f (by default 1,000; for Gaussian noise, those that `predict` took), of
-                each latent variable (8,192), or of particles (256), which try 64 values of h for each datum.
+                each latent variable (8,192), or of particles (512), which try 32 values of h for each datum.
 
         Returns:
             The value, its standard error and its effective sample size.
@@ -156,7 +156,7 @@ class JointPredictive(eqx.Module):
         if self.latent_mean is not None and self.latent_cov is not None:
             return _of_functions(self, self.latent_mean, self.latent_cov, y, present, key, samples or 1000)
         if functions(self.model, self.data):
-            return of_mean(particle_logs(self.model, self.data, y, present, key, samples or 256))
+            return of_mean(particle_logs(self.model, self.data, y, present, key, samples or 512))
         return _of_latents(self, y, present, as_key(key), -(-samples // SETS) if samples else LATENT_DRAWS)
 
     def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:

@@ -52,7 +52,7 @@ def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0
     _check(model)
     rows = _rows(model)
     donors = np.unique(np.linspace(0, len(rows[0]) - 1, DONORS).astype(int))
-    checked_data(model, data.rows(np.zeros(1, int)))  # widths and labels: the other rows have no q(h) yet
+    checked_data(model, Data(data.x, data.y, data.mask, np.zeros(len(data), int)))  # there is no q(h) of all rows yet
     scores = np.asarray(compiled(_scores)(model, data, jnp.asarray(donors), as_key(key)))
     best = donors[scores.argmax(axis=0)]
     new = eqx.tree_at(_rows, model, [a[best] for a in rows])
