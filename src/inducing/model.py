@@ -247,6 +247,38 @@ class Model(Module):
 
         return reconstruct(self, data, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples)
 
+    def infer(
+        self, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None
+    ) -> "Model":
+        """The model with q(h) of new data, for latent variables that have a Gaussian for each datum.
+
+        The q(h) of each new datum starts as that of the training datum under which its labels are likeliest. Adam then
+        maximises the bound with everything else frozen. Encoders that see labels need none of this.
+
+        Args:
+            data: `(X, y)` or an `ig.Data`, whose rows are numbered from 0; labels may be missing (NaN).
+            steps: the number of steps.
+            learning_rate: the step size of Adam.
+            key: a random key, by default `jax.random.key(0)`.
+
+        Returns:
+            A model for these data, for its `reconstruct`: all but q(h) is as in this one.
+
+        Raises:
+            ValueError: if the model has no such latent variables, or the data do not fit it.
+
+        Examples:
+            >>> import inducing as ig
+            >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder([[-1.0], [2.0]], scale=0.1))
+            >>> model = ig.Model([latent, ig.Deterministic(lambda h: h * jnp.ones(2))], ig.likelihoods.Gaussian(0.01))
+            >>> new = (None, [[0.5, float("nan")], [-2.0, -2.0], [1.0, 1.0]])
+            >>> print(model.infer(new).reconstruct(new).mean[:, 1].round(1))
+            [ 0.5 -2.   1. ]
+        """
+        from inducing.training.infer import infer  # deferred: training is built on models
+
+        return infer(self, data, steps=steps, learning_rate=learning_rate, key=key)
+
     def posterior(
         self,
         X: Any,

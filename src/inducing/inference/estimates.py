@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing._xla import default_jit
+
 
 class Estimate(NamedTuple):
     """The logarithm of an unbiased estimate of a density.
@@ -44,6 +46,7 @@ def exact(value: Float[Array, ""]) -> Estimate:
     return Estimate(value, jnp.zeros_like(value), jnp.full_like(value, jnp.inf))
 
 
+@default_jit
 def of_mean(logs: Float[Array, " B"]) -> Estimate:
     """The logarithm of the mean of independent estimates, given by their logarithms.
 
@@ -59,12 +62,13 @@ def of_mean(logs: Float[Array, " B"]) -> Estimate:
     return Estimate(log_sum - np.log(B), jnp.sqrt(spread), size)
 
 
+@default_jit
 def of_product(logs: Float[Array, "B S N"]) -> Estimate:
     """The logarithm of a product over data of means over draws, from B independent sets of S draws for each datum.
 
     Examples:
-        >>> print(of_product(jnp.zeros((2, 5, 3))))
-        Estimate(value=Array(0., dtype=float64), standard_error=Array(0., dtype=float64), effective_sample_size=Array(10., dtype=float64))
+        >>> print([float(v) for v in of_product(jnp.zeros((2, 5, 3)))])
+        [0.0, 0.0, 10.0]
     """
     B, S, _ = logs.shape
     sets = jax.nn.logsumexp(logs, axis=1) - np.log(S)

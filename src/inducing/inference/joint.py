@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from inducing._xla import default_jit
 from inducing.data import Data
 from inducing.inference.blocks import LATENT_DRAWS, joint_moments, latent_dim, moments
 from inducing.inference.estimates import Estimate as Estimate
@@ -132,7 +133,7 @@ class JointPredictive(eqx.Module):
             y: labels [N, P]; missing ones (NaN) are left out.
             key: a random key, by default `jax.random.key(0)`.
             samples: the number of samples: of f (by default 1,000; for Gaussian noise, those that `predict` took), of
-                each latent variable (8,192), or of particles (256), which try 64 values of h for each datum.
+                each latent variable (8,192), or of particles (512), which try 32 values of h for each datum.
 
         Returns:
             The value, its standard error and its effective sample size.
@@ -154,9 +155,8 @@ class JointPredictive(eqx.Module):
         y, present = fill_missing(y, self.likelihood.fill)
         if self.latent_mean is not None and self.latent_cov is not None:
             return _of_functions(self, self.latent_mean, self.latent_cov, y, present, key, samples or 1000)
-        data = Data(self.data.x, self.data.y, self.data.mask, self.data.index)
-        if functions(self.model, data):
-            return of_mean(particle_logs(self.model, data, y, present, key, samples or 256))
+        if functions(self.model, self.data):
+            return of_mean(particle_logs(self.model, self.data, y, present, key, samples or 512))
         return _of_latents(self, y, present, as_key(key), -(-samples // SETS) if samples else LATENT_DRAWS)
 
     def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
@@ -209,24 +209,25 @@ def _of_functions(
         logs = jax.vmap(lambda m, c: gaussian_log_prob(y, m, c, noise, present))(means, covs)
         return exact(logs[0]) if len(logs) == 1 else of_mean(logs)
     f = sample_jointly(means, covs, as_key(key), (samples,))
-
-    def one(f):
-        return jnp.sum(jnp.where(present, pred.likelihood.log_prob(f, y, index=pred.index), 0.0))
-
-    return of_mean(jax.lax.map(one, f, batch_size=100))
+    return of_mean(jnp.sum(_log_probs(pred.likelihood, f, y, present, pred.index), axis=1))
 
 
 def _of_latents(pred: JointPredictive, y: Array, present: Array, key: Array, samples: int) -> Estimate:
-    """From draws of the latent variable of each datum, which given the functions are independent of each other."""
-
-    def one(f):
-        return jnp.sum(jnp.where(present, pred.likelihood.log_prob(f, y, index=pred.index), 0.0), axis=1)
-
+    """From draws of the latent variable of each datum, given which the data are independent of each other."""
     sets = []
     for own in jax.random.split(key, SETS):
         f, _ = moments(pred.model, pred.data, own, samples, False, shared=False)
-        sets.append(jax.vmap(one)(f))
+        sets.append(_log_probs(pred.likelihood, f, y, present, pred.index))
     return of_product(jnp.stack(sets))
+
+
+@default_jit
+def _log_probs(
+    likelihood: AbstractLikelihood, f: Array, y: Array, present: Array, index: Array | None
+) -> Float[Array, "S N"]:
+    """log p(y_n | f_n) of each datum for each of S values of f [S, N, F], summed over the labels that are present."""
+    each = jax.lax.map(lambda f: likelihood.log_prob(f, y, index=index), f, batch_size=100)
+    return jnp.sum(jnp.where(present[None], each, 0.0), axis=2)
 
 
 def sample_jointly(means: Array, covs: Array, key: Array, shape: tuple[int, ...]) -> Array:

@@ -33,7 +33,7 @@ from inducing.parameters import as_key
 if TYPE_CHECKING:
     from inducing.model import Model
 
-FILTERS, TRIED = 16, 64  # independent filters, and values that a particle tries for each datum
+FILTERS, TRIED = 16, 32  # independent filters, and values that a particle tries for each datum
 ENTRIES = 2**22  # of covariances that are computed at a time
 
 
@@ -208,7 +208,12 @@ def _try(
 def _label_density(y: Array, present: Array, mean: Array, cov: Array, noise: Array) -> Float[Array, "T K"]:
     """log N(y | mean, cov + diag(noise)) of a datum for each trial; cov is [T, K, b, q, q] with P = b·q."""
     b, q = cov.shape[2:4]
-    y, present, noise = (a.reshape(b, q) for a in (y, present, noise))
+    y, present, noise = (a.reshape(1, 1, b, q) if q == 1 else a.reshape(b, q) for a in (y, present, noise))
+
+    if q == 1:  # without a Cholesky factor for each number
+        variance = cov[..., 0, 0] + noise[..., 0]
+        each = -0.5 * (jnp.log(2.0 * math.pi * variance) + (y[..., 0] - mean) ** 2 / variance)
+        return jnp.sum(jnp.where(present[..., 0], each, 0.0), axis=2)
 
     def one(mean, cov):
         return jnp.sum(jax.vmap(gaussian_log_prob)(y, mean.reshape(b, q), cov, noise, present))
@@ -219,6 +224,8 @@ def _label_density(y: Array, present: Array, mean: Array, cov: Array, noise: Arr
 def _coloured(cov: Float[Array, "T K b q q"], z: Float[Array, "T K P"]) -> Float[Array, "T K P"]:
     """A root of each covariance times z."""
     T, K, b, q, _ = cov.shape
+    if q == 1:
+        return jnp.sqrt(cov[..., 0, 0]) * z
     roots = jax.vmap(sampling_root)(cov.reshape(-1, q, q))
     return (roots @ z.reshape(-1, q, 1)).reshape(z.shape)
 

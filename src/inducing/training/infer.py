@@ -1,0 +1,111 @@
+"""Latent variables of new data, for models with a Gaussian q(h_n) for each datum."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from inducing._xla import compiled
+from inducing.checks import check_counts, checked_data
+from inducing.data import Data, as_data
+from inducing.model import Model, enter
+from inducing.parameters import as_key, dtype_of
+from inducing.training.fit import fit
+
+DONORS, DRAWS = 256, 4  # training data that may lend their q(h) as a start, and draws of h by which they are compared
+
+
+def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None) -> Model:
+    """The model with q(h) of new data in place of those of the training data; the same as `Model.infer`.
+
+    The q(h) of each new datum starts as that of the training datum under which its labels are likeliest. Adam then
+    maximises the bound with everything else frozen.
+
+    Args:
+        model: a trained model whose latent variables have a Gaussian for each datum.
+        data: `(X, y)` or an `ig.Data`, whose rows are numbered from 0; labels may be missing (NaN).
+        steps: the number of steps.
+        learning_rate: the step size of Adam.
+        key: a random key, by default `jax.random.key(0)`.
+
+    Returns:
+        A model for these data, for its `reconstruct`.
+
+    Raises:
+        TypeError: if `model` is not a model.
+        ValueError: if it has no such latent variables, or the data do not fit it.
+
+    Examples:
+        >>> import inducing as ig
+        >>> latent = ig.LatentVariable(1, ig.layers.PerDatumEncoder([[-1.0], [2.0]], scale=0.1))
+        >>> model = ig.Model([latent, ig.Deterministic(lambda h: h * jnp.ones(2))], ig.likelihoods.Gaussian(0.01))
+        >>> new = (None, [[0.5, float("nan")], [-2.0, -2.0], [1.0, 1.0]])
+        >>> print(ig.training.infer.infer(model, new).reconstruct(new).mean[:, 1].round(1))
+        [ 0.5 -2.   1. ]
+    """
+    check_counts(steps=steps)
+    data = as_data(data, dtype_of(model))
+    data = Data(data.x, data.y, data.mask)
+    _check(model)
+    rows = _rows(model)
+    donors = np.unique(np.linspace(0, len(rows[0]) - 1, DONORS).astype(int))
+    checked_data(model, Data(data.x, data.y, data.mask, np.zeros(len(data), int)))  # there is no q(h) of all rows yet
+    scores = np.asarray(compiled(_scores)(model, data, jnp.asarray(donors), as_key(key)))
+    best = donors[scores.argmax(axis=0)]
+    new = eqx.tree_at(_rows, model, [a[best] for a in rows])
+
+    def others(m: Model) -> list[Any]:
+        own = {id(a) for a in _rows(m)}
+        return [a for a in jax.tree.leaves(m) if eqx.is_inexact_array(a) and id(a) not in own]
+
+    result = fit(
+        new,
+        data,
+        method="adam",
+        steps=steps,
+        learning_rate=learning_rate,
+        freeze=others,
+        initialise=False,
+        progress=False,
+        key=key,
+    )
+    return result.model
+
+
+def _rows(model: Model) -> list[Any]:
+    """The arrays of which each row belongs to a datum."""
+    return [a for layer in model.layers for a in jax.tree.leaves(layer.per_datum())]
+
+
+def _check(model: Model) -> None:
+    if not _rows(model):
+        raise ValueError(
+            "infer is for latent variables with a PerDatumEncoder, and this model has none; an encoder that sees labels "
+            "needs no training for new data: call model.reconstruct(data)."
+        )
+    if model.likelihood.num_data() is not None:
+        raise ValueError(
+            "the likelihood has PerDatum values, which belong to the training data; replace the likelihood by one with "
+            "the values of the new data, by ig.Model(model.layers, likelihood), and take its training data for `fit`."
+        )
+
+
+def _scores(model: Model, data: Data, donors: Array, key: Array) -> Float[Array, "J N"]:
+    """The expected log density of the labels of each datum, if its q(h) were that of each donor."""
+
+    def one(j):
+        rows = Data(enter(model, data)[:, 0], data.y, data.mask, jnp.full(len(data), j))
+        x, _ = model.propagate(rows, key, DRAWS)
+        mean, cov = model.layers[-1].moments(x, model.likelihood.joint)
+        y = jnp.where(data.mask, data.y, jnp.asarray(model.likelihood.fill, data.y.dtype))
+
+        def draw(mean, cov):
+            return model.likelihood.expected_log_prob(mean, cov, y, index=data.index)
+
+        each = jax.vmap(draw, in_axes=1)(mean, cov)
+        return jnp.sum(jnp.where(data.mask, jnp.mean(each, axis=0), 0.0), axis=1)
+
+    return jax.lax.map(one, donors)
