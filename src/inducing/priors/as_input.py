@@ -220,7 +220,16 @@ class OutputKernel(AbstractKernel):
 
     @property
     def smoothness(self) -> int | float:
+        return 0  # in p
+
+    @property
+    def continuous_smoothness(self) -> int | float:
         return self.prior.smoothness
+
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        if dim is not None and dim - 1 in columns:
+            return False  # in p
+        return self.prior.has_derivative(columns, None if dim is None else dim - 1)
 
     def check_inputs(self, X):
         OutputAsInput(self.prior).check_inputs(X)

@@ -124,6 +124,32 @@ class AbstractPrior(Module):
             their sites: [n, D] → [n, L, J].
         """
 
+    @question
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        """Whether every output has a partial derivative in mean square.
+
+        By default, if `smoothness` is at least the number of columns.
+
+        Args:
+            columns: the column of x of each differentiation: (0,) stands for ∂f/∂x_0, and (0, 0, 1) for ∂³f/∂x_0²∂x_1.
+            dim: the number D of columns of x, if it is known.
+        """
+        return len(columns) <= self.smoothness
+
+    @question
+    def differentiated(self, derivatives: tuple[tuple[int, ...], ...], dim: int) -> "AbstractPrior | None":
+        """The prior of derivatives, if there is a better way to compute it than to differentiate covariances.
+
+        Args:
+            derivatives: the columns of x of each derivative, as in `has_derivative`; () stands for the value.
+            dim: the number D of columns of x.
+
+        Returns:
+            A prior with the same latents. Its sites and outputs are the derivatives of the first site or output, then
+            those of the second, and so on. Its mean may be any. None (the default) if there is none.
+        """
+        return None
+
     @property
     @question
     def shared_kernel(self) -> AbstractKernel | None:

@@ -70,6 +70,9 @@ class GP(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
+    def has_derivative(self, columns, dim=None):
+        return self.kernel.has_derivative(columns, dim)
+
     @property
     def shared_kernel(self) -> AbstractKernel:
         return self.kernel

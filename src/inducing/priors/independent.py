@@ -78,6 +78,9 @@ class Independent(AbstractPrior):
     def smoothness(self) -> int | float:
         return min(g.smoothness for g in self.latents)
 
+    def has_derivative(self, columns, dim=None):
+        return all(g.has_derivative(columns, dim) for g in self.latents)
+
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:
         return tuple(g.kernel for g in self.latents)

@@ -42,6 +42,9 @@ class AbstractMixture(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.latents.smoothness
 
+    def has_derivative(self, columns, dim=None):
+        return self.latents.has_derivative(columns, dim)
+
     def mean_functions(self):
         return ((None, self.mean_function), *own_means(self.latents))
 

@@ -79,6 +79,11 @@ class MatrixValued(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.continuous_smoothness  # in x, not in the number of the output
 
+    def has_derivative(self, columns, dim=None):
+        if len(columns) <= self.smoothness:
+            return True
+        return self.kernel.has_derivative(columns, None if dim is None else dim + 1)
+
     def mean_functions(self):
         return ((None, self.mean_function),)
 
