@@ -427,7 +427,7 @@ class ConvolutionProcess(AbstractPrior):
 
         return self._grouped(latent, X, closed)
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         keys = tuple(jax.random.split(key, self.num_latents))  # not in `sites`, which may be traced
         closed = self._is_closed(dim)
 
@@ -446,7 +446,7 @@ class ConvolutionProcess(AbstractPrior):
             return jnp.swapaxes(self._grouped(lambda *item: latent(X, *item), X, closed, keys), 0, 1)
 
         if not closed:
-            return self.latents.draw(key, num, dim)[0], sites  # which splits the key in the same way
+            return self.latents.draw_latents(key, num, dim)[0], sites  # which splits the key in the same way
 
         def own(X, kernel, key):
             return _draw_smoothed(kernel, key, num, dim)(X, jnp.zeros(dim, X.dtype))

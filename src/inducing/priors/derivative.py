@@ -183,11 +183,11 @@ class Derivative(AbstractPrior):
 
         return jnp.swapaxes(jax.vmap(one)(X), 0, 1)
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         own = self.prior.differentiated(self.derivatives, dim)
         if own is not None:
-            return own.draw(key, num, dim)
-        g, sites = self.prior.draw(key, num, dim)
+            return own.draw_latents(key, num, dim)
+        g, sites = self.prior.draw_latents(key, num, dim)
 
         def derivatives(X: Float[Array, "n D"]) -> Float[Array, "n L J"]:
             s = self._along(sites, X)

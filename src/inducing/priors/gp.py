@@ -104,7 +104,7 @@ class GP(AbstractPrior):
     def Kff_diag(self, X):
         return self.kernel.diag(X)[None, :, None]
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim)
         return mapped(g, lambda values: values[:, None]), lambda X: g(X)[:, None, None]
 

@@ -128,7 +128,7 @@ class Independent(AbstractPrior):
     def Kff_diag(self, X):
         return over_latents(lambda k, _: k.diag(X), self.kernels)[..., None]
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         keys = jax.random.split(key, self.num)
         kernels = self.kernels * self.num if len(self.kernels) == 1 else self.kernels
 

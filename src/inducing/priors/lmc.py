@@ -69,8 +69,8 @@ class AbstractMixture(AbstractPrior):
     def Kff_diag(self, X):
         return self.latents.Kff_diag(X)
 
-    def draw(self, key, num, dim):
-        return self.latents.draw(key, num, dim)
+    def draw_latents(self, key, num, dim):
+        return self.latents.draw_latents(key, num, dim)
 
 
 class LMC(AbstractMixture):

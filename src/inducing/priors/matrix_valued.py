@@ -120,7 +120,7 @@ class MatrixValued(AbstractPrior):
     def Kff_diag(self, X):
         return self.kernel.diag(every_output(X, self.outputs)).reshape(1, X.shape[0], self.outputs)
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim + 1)
         rows = mapped(g, lambda values: values[:, None])
         return rows, lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)
