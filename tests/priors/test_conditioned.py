@@ -20,14 +20,9 @@ Y = np.where(RNG.uniform(size=(6, 3)) < 0.25, np.nan, RNG.normal(size=(6, 3)))
 PATCHES = ig.priors.ImageConvolution(K.SquaredExponential(1.5), (3, 3), (2, 2))
 IMAGES, NEW_IMAGES = RNG.normal(size=(5, 9)), RNG.normal(size=(3, 9))
 CASES = {
-    "scalar": (ig.GP(K.Matern52(0.7), 0.5), X, Y[:, :1], XS),
     "lmc": (LMC, X, Y, XS),
     "independent": (ig.priors.Independent([K.Matern12(), K.Matern52(2.0)]), X, Y[:, :2], XS),
     "slopes": (ig.priors.Derivative(ig.GP(K.Matern52(), 1.0), 1, values=True), X, Y[:, 1:], XS),
-    "smoothed": (
-        ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[0.3], [0.8]]), K.SquaredExponential()),
-        X, Y[:, :2], XS,
-    ),
     "patches": (PATCHES, IMAGES, RNG.normal(size=(5, 4)), NEW_IMAGES),
     "rows": (ig.priors.as_input(LMC), np.c_[X, [0, 1, 2, 0, 1, 2]], Y[:, :1], np.c_[XS, [0, 1, 2, 2]]),
     "matrix": (ig.priors.MatrixValued(ig.priors.as_input(LMC).kernel, 3), X, Y, XS),
@@ -99,22 +94,20 @@ def check_moments(samples, mean, cov):
     assert (np.abs(centred.T @ centred / S - cov) < 5 * spread / math.sqrt(S) + 1e-6).all()
 
 
-@pytest.mark.parametrize("name", ["lmc", "slopes", "patches", "rows"])
-def test_samples_and_draws(name):
+def test_samples_and_draws():
     """Samples and function draws of the prior and of its posterior have their moments."""
-    prior, X, Y, XS = CASES[name]
+    prior, X, Y, XS = CASES["lmc"]
     noise, P = 0.2, prior.num_outputs
     rows = jnp.asarray(XS)
     before = np.asarray(prior.mean(rows)).reshape(-1), np.asarray(prior.covariance(rows))
     exact = prior.condition(X, Y, noise)
     after = truth(prior, X, Y, XS, noise)[:2]
     for part, (mean, cov) in ((prior, before), (exact, after)):
-        samples = part.sample(KEY, XS, (4, 1000))
-        assert samples.shape == (4, 1000, len(XS), P)
-        check_moments(np.asarray(samples).reshape(4000, -1), mean, cov)
-        keys = jax.random.split(KEY, 4000)
-        drawn = jax.jit(lambda keys, part=part: jax.lax.map(lambda k: part.draw(k, 64)(rows), keys, batch_size=500))
-        check_moments(np.asarray(drawn(keys)).reshape(4000, -1), mean, cov)
+        samples = part.sample(KEY, XS, (2, 1000))
+        assert samples.shape == (2, 1000, len(XS), P)
+        check_moments(np.asarray(samples).reshape(2000, -1), mean, cov)
+        drawn = jax.jit(lambda keys, part=part: jax.vmap(lambda k: part.draw(k, 32)(rows))(keys))
+        check_moments(np.asarray(drawn(jax.random.split(KEY, 2000))).reshape(2000, -1), mean, cov)
     f = exact.draw(KEY, 16)
     np.testing.assert_allclose(f(XS)[:2], f(XS[:2]), atol=1e-10)
 
@@ -153,7 +146,7 @@ def test_files(tmp_path):
 
 
 def test_predictions_of_many_inputs_are_made_in_blocks():
-    prior, X, Y, _ = CASES["scalar"]
-    exact = prior.condition(X, Y, 0.1)
+    exact = ig.GP(K.Matern52(0.7), 0.5).condition(X, Y[:, 0], 0.1)
     many = np.linspace(-1, 1, 200_001)[:, None]
-    np.testing.assert_allclose(exact.predict(many).variance[[0, 100_000]], exact.predict(many[[0, 100_000]]).variance)
+    few = np.array([0, 100_000])
+    np.testing.assert_allclose(exact.predict(many).variance[few], exact.predict(many[few]).variance)

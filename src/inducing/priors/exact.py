@@ -19,7 +19,7 @@ from inducing.linalg import Dense, diagonal_of
 from inducing.parameters import REAL, Module, as_key, at_least_one, dtype_of, fixed
 from inducing.priors.base import AbstractPrior, mix_covariance, mix_variance, weights
 from inducing.priors.latents import BLOCK_ENTRIES
-from inducing.priors.sampling import centred_draw, checked_rows, rows_of_draws
+from inducing.priors.sampling import centred_draw, check_values, checked_rows, rows_of_draws
 
 if TYPE_CHECKING:
     from inducing.inference.joint import JointPredictive
@@ -58,7 +58,7 @@ class ExactGP(Module):
     x: Float[Array, "N D"] = fixed(allowed=REAL)
     noise: Float[Array, "N P"] = fixed()
     new_noise: Float[Array, "*P"] | None = fixed()
-    seen: Bool[Array, " NP"] = fixed()
+    seen: Bool[Array, " NP"]
     residual: Float[Array, " NP"] = fixed(allowed=REAL)
     inverse_root: Float[Array, "NP NP"] = fixed(allowed=REAL)
 
@@ -68,7 +68,7 @@ class ExactGP(Module):
             raise ValueError("conditioning needs inputs X and labels y; got None.")
         if data.y.shape[1] != prior.num_outputs:
             raise ValueError(f"y has {data.y.shape[1]} columns but the prior has {prior.num_outputs} outputs.")
-        prior.check_inputs(data.x)
+        check_values(prior, data.x)
         noise = _noise(noise_variance, data.y.shape, data.y.dtype, data.mask)
         self.prior, self.x, self.seen = prior, data.x, data.mask.reshape(-1)
         self.noise = jnp.where(data.mask, noise, 0.0)
@@ -303,7 +303,7 @@ def _blocks(exact: ExactGP, X: Float[Array, "n D"], fn: Callable) -> Array:
     return in_blocks(lambda X: fn(exact, X), X, BLOCK_ENTRIES // (exact.residual.size * exact.prior.num_outputs))
 
 
-def _noise(value: Any, shape: tuple[int, int], dtype: Any, mask: Any) -> Float[Array, "N P"]:
+def _noise(value: Any, shape: tuple[int, ...], dtype: Any, mask: Any) -> Float[Array, "N P"]:
     """Broadcast the noise variances to labels of this shape, and check them where they are concrete."""
     value = jnp.asarray(value, dtype)
     (N, P), given = shape, list(value.shape)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import default_jit, in_blocks
@@ -18,8 +19,14 @@ from inducing.priors.latents import BLOCK_ENTRIES, repeat
 def checked_rows(prior: AbstractPrior, X: Any) -> Float[Array, "N D"]:
     """Inputs as users pass them, as an array in the dtype of the prior, which accepts their values."""
     X = as_inputs(X, dtype_of(prior))
-    prior.check_inputs(X)
+    check_values(prior, X)
     return X
+
+
+def check_values(prior: AbstractPrior, X: Float[Array, "N D"]) -> None:
+    """Raise a ValueError if the prior cannot take some value of X. Values under `jit` are not known."""
+    if not isinstance(X, jax.core.Tracer):
+        prior.check_inputs(np.asarray(X))  # NumPy: X may be concrete while the prior is traced
 
 
 def sample_prior(prior: AbstractPrior, key: Array, X: Any, shape: Any) -> Float[Array, "... N P"]:
