@@ -57,7 +57,26 @@ def test_linear_map(joint):
     muu, Sfu, Suu = gaussian.linear_map(*(jnp.asarray(a) for a in (Phi, joint["muf"], joint["Sff"])))
     np.testing.assert_allclose(muu, Phi @ joint["muf"], rtol=1e-12)
     np.testing.assert_allclose(Sfu, joint["Sff"] @ Phi.T, rtol=1e-12)
-    np.testing.assert_allclose(Suu, Phi @ joint["Sff"] @ Phi.T, rtol=1e-12)
+    np.testing.assert_allclose(Suu.dense(), Phi @ joint["Sff"] @ Phi.T, rtol=1e-12)
+
+
+def test_identities_chain(joint):
+    """Map, condition, map again and integrate: each function takes what the last one returned."""
+    rng, S, muf = joint["rng"], jnp.asarray(joint["Sff"]), jnp.asarray(joint["muf"])
+    A, B, u = rng.standard_normal((2, N)), rng.standard_normal((1, N)), rng.standard_normal(2)
+    muu, Sfu, Suu = gaussian.linear_map(jnp.asarray(A), muf, S)
+    mean, cov = gaussian.condition(muf, muu, S, Sfu, Suu, jnp.asarray(u))
+    np.testing.assert_allclose(A @ mean, u, rtol=1e-9)
+    muv, Sfv, Svv = gaussian.linear_map(jnp.asarray(B), mean, cov)
+    m, R = np.array([0.3]), np.array([[0.2]])
+    got, spread = gaussian.marginalise(mean, muv, cov, Sfv, Svv, jnp.asarray(m), jnp.asarray(R))
+    both = np.concatenate([A, B])
+    gain = joint["Sff"] @ both.T @ np.linalg.inv(both @ joint["Sff"] @ both.T)
+    expected = joint["muf"] + gain @ (np.concatenate([u, m]) - both @ joint["muf"])
+    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    rest = joint["Sff"] - gain @ both @ joint["Sff"] + 0.2 * np.outer(gain[:, 2], gain[:, 2])
+    np.testing.assert_allclose(spread, rest, atol=1e-10)
+    assert np.isfinite(gaussian.kl(jnp.asarray(u), jnp.eye(2), muu, Suu))
 
 
 def _kl(m, S, mu, K):

@@ -319,8 +319,8 @@ PRIOR_FAULTS = {
         "Kuf": lambda self, features, X: 3.0 * ig.GP.Kuf(self, features, X)
     },
     "features and sites of draws of latent 0 must have the stated covariance": {
-        "draw": lambda self, key, num, dim: (
-            ig.GP.draw(self, key, num, dim)[0], lambda X: 2.0 * ig.GP.draw(self, key, num, dim)[1](X)
+        "draw_latents": lambda self, key, num, dim: (
+            ig.GP.draw_latents(self, key, num, dim)[0], lambda X: 2.0 * ig.GP.draw_latents(self, key, num, dim)[1](X)
         )
     },
 }  # fmt: skip

@@ -114,8 +114,8 @@ class Shifted(ig.priors.AbstractPrior):
     def Kff_diag(self, X):
         return self.latent.Kff_diag(X - self.delay)
 
-    def draw(self, key, num, dim):
-        g, sites = self.latent.draw(key, num, dim)
+    def draw_latents(self, key, num, dim):
+        g, sites = self.latent.draw_latents(key, num, dim)
         return g, lambda X: sites(X - self.delay)
 
     def check_inputs(self, X):

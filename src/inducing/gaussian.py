@@ -12,7 +12,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.linalg import AbstractCovariance, diagonal_of
+from inducing.linalg import AbstractCovariance, Dense, diagonal_of
 
 Coordinates = Literal["u", "v", "w"]
 
@@ -92,10 +92,12 @@ def marginalise(
 
 def linear_map(
     Phi: Float[Array, "M N"], muf: Float[Array, " N"], Sff: Float[Array, "N N"]
-) -> tuple[Float[Array, " M"], Float[Array, "N M"], Float[Array, "M M"]]:
+) -> tuple[Float[Array, " M"], Float[Array, "N M"], Dense]:
     """Compute the moments of a linear map u = Φ f of Gaussian variables: eq:muu, eq:sfu, eq:suu.
 
         μ_u = Φ μ_f,    Σfu = Σff Φᵀ,    Σuu = Φ Σff Φᵀ
+
+    `condition` and `marginalise` take these moments as they are. Their results can be mapped again.
 
     Args:
         Phi: Φ [M, N].
@@ -103,15 +105,21 @@ def linear_map(
         Sff: the covariance Σff [N, N].
 
     Returns:
-        μ_u [M], Σfu [N, M] and Σuu [M, M].
+        μ_u [M], Σfu [N, M], and Σuu [M, M] as an `ig.linalg.Dense`, which adds jitter if it is singular (its field
+        `jitter` says how much).
 
     Examples:
-        >>> muu, Sfu, Suu = linear_map(jnp.array([[1.0, 1.0]]), jnp.array([1.0, 2.0]), jnp.eye(2))
-        >>> float(muu[0]), float(Suu[0, 0])
-        (3.0, 2.0)
+        >>> muf, Sff = jnp.array([1.0, 2.0]), jnp.eye(2)
+        >>> muu, Sfu, Suu = linear_map(jnp.array([[1.0, 1.0]]), muf, Sff)
+        >>> float(muu[0]), Suu.dense().tolist()
+        (3.0, [[2.0]])
+        >>> mean, cov = condition(muf, muu, Sff, Sfu, Suu, jnp.array([5.0]))      # f given that f_1 + f_2 = 5
+        >>> mean.round(6).tolist(), cov.round(6).tolist()
+        ([2.0, 3.0], [[0.5, -0.5], [-0.5, 0.5]])
     """
     Sfu = Sff @ Phi.T
-    return Phi @ muf, Sfu, Phi @ Sfu
+    Suu = Phi @ Sfu
+    return Phi @ muf, Sfu, Dense(0.5 * (Suu + Suu.T))
 
 
 def log_abs_det(root: Array) -> Float[Array, ""]:

@@ -247,9 +247,7 @@ class Model(Module):
 
         return reconstruct(self, data, full_cov=full_cov, output_cov=output_cov, key=key, samples=samples)
 
-    def infer(
-        self, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None
-    ) -> "Model":
+    def infer(self, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None) -> "Model":
         """The model with q(h) of new data, for latent variables that have a Gaussian for each datum.
 
         The q(h) of each new datum starts as that of the training datum under which its labels are likeliest. Adam then

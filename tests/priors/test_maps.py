@@ -89,7 +89,7 @@ def test_draws_of_a_smoothed_sum_know_their_terms():
 
     @jax.jit
     def everything(nodes):
-        g, sites = prior.draw(key, 16, 1)
+        g, sites = prior.draw_latents(key, 16, 1)
         return [part(x) for part in g.parts], g(x), sites(x), g(nodes)
 
     parts, whole, sites, values = everything((x[:, None, None, None] - t[None]).reshape(-1, 1))
@@ -112,8 +112,8 @@ def test_means_of_latents_are_smoothed():
 def test_draws_of_derivatives_are_derivatives_of_draws():
     base = ig.priors.LMC([[1.0], [-0.5]], ig.kernels.Matern52([0.8, 1.3], 1.2))
     x, h, key = jnp.array([[0.3, -0.2], [1.0, 0.5]]), 1e-5, jax.random.key(0)
-    _, sites = base.draw(key, 16, 2)
-    _, slopes = ig.priors.Derivative(base, dim=2).draw(key, 16, 2)
+    _, sites = base.draw_latents(key, 16, 2)
+    _, slopes = ig.priors.Derivative(base, dim=2).draw_latents(key, 16, 2)
     for d in range(2):
         step = h * jnp.eye(2)[d][None]
         difference = (sites(x + step) - sites(x - step)) / (2 * h)

@@ -176,7 +176,11 @@ PLACES = jnp.asarray(RNG.uniform(-1, 1, (7, 2)))
 def over_square():
     """Kuf, Kff and a draw of a process that is integrated over 16 nodes, in whatever blocks."""
     prior, features = OVER_SQUARE
-    return prior.Kuf(features, PLACES), prior.Kff(PLACES, PLACES[:6]), prior.draw(jax.random.key(0), 10, 2)[1](PLACES)
+    return (
+        prior.Kuf(features, PLACES),
+        prior.Kff(PLACES, PLACES[:6]),
+        prior.draw_latents(jax.random.key(0), 10, 2)[1](PLACES),
+    )
 
 
 def test_memory_of_an_integral_is_that_of_a_block(monkeypatch):
@@ -192,7 +196,7 @@ def test_memory_of_a_drawn_image_is_that_of_a_block(monkeypatch):
     images, prior = jnp.asarray(RNG.normal(size=(5, 16))), ig.priors.ImageConvolution(K(), (4, 4), (2, 2), num=2)
 
     def draw():
-        return prior.draw(jax.random.key(0), 10, 16)[1](images)
+        return prior.draw_latents(jax.random.key(0), 10, 16)[1](images)
 
     whole, block = jax.jit(draw)(), 2 * 9 * 2 * 10  # two images
     monkeypatch.setattr("inducing.priors.image.BLOCK_ENTRIES", block)

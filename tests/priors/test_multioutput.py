@@ -159,7 +159,7 @@ def test_draws_have_the_joint_covariance(name):
         features = tuple(features) if isinstance(features, list) else features
 
         def one(key):
-            g, sites = prior.draw(key, 32, X.shape[1])
+            g, sites = prior.draw_latents(key, 32, X.shape[1])
             u = apply_features(features, prior.kernels, g, prior.num_latents)
             return jnp.concatenate([mix_mean(prior, sites(X)).reshape(-1), u.reshape(-1)])
 

@@ -81,8 +81,8 @@ class Delayed(ig.priors.AbstractPrior):
     def Kff_diag(self, X):
         return self.latent.kernel.diag(self.places(X)).reshape(1, len(X), self.num_sites)
 
-    def draw(self, key, num, dim):
-        g, _ = self.latent.draw(key, num, dim)
+    def draw_latents(self, key, num, dim):
+        g, _ = self.latent.draw_latents(key, num, dim)
         return g, lambda X: g(self.places(X)).reshape(len(X), 1, self.num_sites)
 
 
@@ -344,7 +344,7 @@ def test_a_user_kernel_is_smoothed_in_closed_form():
     np.testing.assert_array_equal(users.Kff(jnp.asarray(X)), ours.Kff(jnp.asarray(X)))
     np.testing.assert_array_equal(users.Kuf(Z, jnp.asarray(X)), ours.Kuf(Z, jnp.asarray(X)))
     key = jax.random.key(0)
-    np.testing.assert_array_equal(*(p.draw(key, 11, 4)[1](jnp.asarray(X)) for p in (users, ours)))
+    np.testing.assert_array_equal(*(p.draw_latents(key, 11, 4)[1](jnp.asarray(X)) for p in (users, ours)))
 
 
 def test_a_draw_is_averaged_over_gaussian_shifts():

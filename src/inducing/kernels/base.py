@@ -131,6 +131,24 @@ class AbstractKernel(Module):
         """
         return self.smoothness
 
+    @question
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        """Whether the process has a partial derivative in mean square.
+
+        By default, if it has as many derivatives along each of the columns (`smoothness_along`) as there are columns.
+
+        Args:
+            columns: the column of each differentiation: (0,) stands for ∂f/∂x_0, and (0, 0, 1) for ∂³f/∂x_0²∂x_1.
+            dim: the number of columns of the inputs, if it is known.
+
+        Examples:
+            >>> import inducing as ig
+            >>> k = ig.kernels.Matern52()
+            >>> k.has_derivative((0, 0)), k.has_derivative((0, 1, 1))
+            (True, False)
+        """
+        return all(len(columns) <= self.smoothness_along(column) for column in columns)
+
     @property
     @question
     def continuous_smoothness(self) -> int | float:

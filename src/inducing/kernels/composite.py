@@ -1,5 +1,6 @@
 """Kernels built from kernels: sums, products, kernels of some columns, of warped inputs, and change points."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -72,6 +73,9 @@ class Sum(AbstractKernel):
     def smoothness_along(self, column: int) -> int | float:
         return min(kernel.smoothness_along(column) for kernel in self.kernels)
 
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        return all(kernel.has_derivative(columns, dim) for kernel in self.kernels)
+
     @property
     def continuous_smoothness(self) -> int | float:
         return min(kernel.continuous_smoothness for kernel in self.kernels)
@@ -141,6 +145,9 @@ class Product(AbstractKernel):
 
     def smoothness_along(self, column: int) -> int | float:
         return min(kernel.smoothness_along(column) for kernel in self.kernels)
+
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        return all(kernel.has_derivative(columns, dim) for kernel in self.kernels)
 
     @property
     def continuous_smoothness(self) -> int | float:
@@ -255,6 +262,10 @@ class ActiveDims(AbstractKernel):
     def smoothness_along(self, column: int) -> int | float:
         own = [self.kernel.smoothness_along(i) for i, d in enumerate(self.dims) if d == column]
         return min(own, default=math.inf)
+
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        own = [[i for i, d in enumerate(self.dims) if d == column] for column in columns if column in self.dims]
+        return all(self.kernel.has_derivative(choice, len(self.dims)) for choice in itertools.product(*own))
 
     @property
     def continuous_smoothness(self) -> int | float:
@@ -402,6 +413,9 @@ class ChangePoint(AbstractKernel):
 
     def smoothness_along(self, column: int) -> int | float:
         return min(kernel.smoothness_along(column) for kernel in self.kernels)
+
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        return all(kernel.has_derivative(columns, dim) for kernel in self.kernels)
 
     @property
     def continuous_smoothness(self) -> int | float:

@@ -85,7 +85,7 @@ def draw_function(layer: "SparseGP", key: Array, num: int, dim: int) -> Callable
     """
     prior, features, L = layer.prior, layer.features, layer.prior.num_latents
     key_g, key_u = jax.random.split(key)
-    g, sites = prior.draw(key_g, num, dim)
+    g, sites = prior.draw_latents(key_g, num, dim)
     Kuu = layer.Kuu()
     m, root = layer.whitened(Kuu)
     noise = standard_normal(key_u, m.shape, m.dtype)

@@ -154,8 +154,8 @@ class OutputAsInput(AbstractPrior):
         K = self.prior.Kff_diag(self._checked(X)[:, :-1])
         return jnp.take_along_axis(K, self._site(X)[None, :, None], axis=2) * self._weight(X)[..., None] ** 2
 
-    def draw(self, key, num, dim):
-        g, sites = self.prior.draw(key, num, dim - 1)
+    def draw_latents(self, key, num, dim):
+        g, sites = self.prior.draw_latents(key, num, dim - 1)
 
         def chosen(X: Float[Array, "n D1"]) -> Float[Array, "n L 1"]:
             s = jnp.take_along_axis(sites(self._checked(X)[:, :-1]), self._site(X)[:, None, None], axis=2)
@@ -220,7 +220,16 @@ class OutputKernel(AbstractKernel):
 
     @property
     def smoothness(self) -> int | float:
+        return 0  # in p
+
+    @property
+    def continuous_smoothness(self) -> int | float:
         return self.prior.smoothness
+
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        if dim is not None and dim - 1 in columns:
+            return False  # in p
+        return self.prior.has_derivative(columns, None if dim is None else dim - 1)
 
     def check_inputs(self, X):
         OutputAsInput(self.prior).check_inputs(X)

@@ -113,7 +113,7 @@ class AbstractPrior(Module):
         """Compute Var(s_l(X)) [K, N, J]."""
 
     @abc.abstractmethod
-    def draw(self, key: Array, num: int, dim: int) -> tuple[Callable, Callable]:
+    def draw_latents(self, key: Array, num: int, dim: int) -> tuple[Callable, Callable]:
         """Draw the latents, with mean zero, from random features.
 
         Args:
@@ -125,6 +125,32 @@ class AbstractPrior(Module):
             Two functions that belong to the same draw: the latents g: [n, D'] → [n, L], whose features are u, and
             their sites: [n, D] → [n, L, J].
         """
+
+    @question
+    def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
+        """Whether every output has a partial derivative in mean square.
+
+        By default, if `smoothness` is at least the number of columns.
+
+        Args:
+            columns: the column of x of each differentiation: (0,) stands for ∂f/∂x_0, and (0, 0, 1) for ∂³f/∂x_0²∂x_1.
+            dim: the number D of columns of x, if it is known.
+        """
+        return len(columns) <= self.smoothness
+
+    @question
+    def differentiated(self, derivatives: tuple[tuple[int, ...], ...], dim: int) -> "AbstractPrior | None":
+        """The prior of derivatives, if there is a better way to compute it than to differentiate covariances.
+
+        Args:
+            derivatives: the columns of x of each derivative, as in `has_derivative`; () stands for the value.
+            dim: the number D of columns of x.
+
+        Returns:
+            A prior with the same latents. Its sites and outputs are the derivatives of the first site or output, then
+            those of the second, and so on. Its mean may be any. None (the default) if there is none.
+        """
+        return None
 
     @property
     @question
@@ -249,6 +275,57 @@ class AbstractPrior(Module):
         N, P, N2, _ = K.shape
         return K.reshape(N * P, N2 * P)
 
+    def sample(self, key: Array, X: Any, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
+        """Values of f at given inputs, joint over the inputs and outputs, in O(L (N J)³).
+
+        Args:
+            key: a random key.
+            X: inputs [N, D], or [N] for D = 1.
+            shape: the number of samples, or a shape of samples.
+
+        Returns:
+            Samples [*shape, N, P].
+
+        Raises:
+            ValueError: if the prior cannot take X.
+
+        Examples:
+            >>> import jax, inducing as ig
+            >>> prior = ig.priors.LMC([[1.0], [2.0]], ig.kernels.Matern52(), mean=3.0)
+            >>> f = prior.sample(jax.random.key(0), [0.0, 0.5, 1.0], (10,))
+            >>> f.shape, bool(abs(f[..., 1] - 3.0 - 2.0 * (f[..., 0] - 3.0)).max() < 1e-10)
+            ((10, 3, 2), True)
+        """
+        from inducing.priors.sampling import sample_prior  # which imports this module
+
+        return sample_prior(self, key, X, shape)
+
+    def draw(self, key: Array, num_features: int = 1024) -> Callable[[Any], Float[Array, "N P"]]:
+        """One function of the prior.
+
+        It is a weighted sum of random features of the kernels, whose mean and covariance over keys are those of the
+        prior. It can be evaluated at any number of inputs, while `sample` factorises their covariance.
+
+        Args:
+            key: a random key. The same key gives the same function.
+            num_features: the number of random features of each kernel that has infinitely many.
+
+        Returns:
+            A function f of inputs X [N, D] with values [N, P]. It is the same function at every call.
+
+        Raises:
+            TypeError: when f is called, if a kernel has no random features. Use `sample` instead.
+
+        Examples:
+            >>> import jax, inducing as ig
+            >>> f = ig.GP(ig.kernels.Matern52()).draw(jax.random.key(0))
+            >>> f([0.0, 0.5]).shape, bool(abs(f([0.0, 0.5])[1, 0] - f([0.5])[0, 0]) < 1e-12)
+            ((2, 1), True)
+        """
+        from inducing.priors.sampling import draw_prior  # which imports this module
+
+        return draw_prior(self, key, num_features)
+
     def condition(self, X: Any, y: Any, noise_variance: Any) -> "ExactGP":
         """Condition the prior on labels y = f(X) + ε with Gaussian noise, exactly and in O((N P)³).
 
@@ -258,7 +335,7 @@ class AbstractPrior(Module):
             noise_variance: the variance of ε, one number, or one for each output [P], datum [N] or label [N, P].
 
         Returns:
-            The posterior, an `ig.priors.ExactGP`.
+            The posterior, an `ig.priors.ExactGP` with `predict`, `sample`, `draw` and `log_prob`.
 
         Raises:
             ValueError: if the shapes do not fit, or the covariance of the labels is not positive definite.
@@ -266,8 +343,8 @@ class AbstractPrior(Module):
         Examples:
             >>> import inducing as ig
             >>> exact = ig.GP(ig.kernels.SquaredExponential()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
-            >>> exact.mean([0.5]).shape
-            (1, 1)
+            >>> exact.predict([0.5]).mean.shape, exact.log_prob([0.5], [1.5]).shape
+            ((1, 1), ())
         """
         from inducing.priors.exact import ExactGP  # which imports this module
 

@@ -68,6 +68,9 @@ class GP(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
 
+    def has_derivative(self, columns, dim=None):
+        return self.kernel.has_derivative(columns, dim)
+
     @property
     def shared_kernel(self) -> AbstractKernel:
         return self.kernel
@@ -99,7 +102,7 @@ class GP(AbstractPrior):
     def Kff_diag(self, X):
         return self.kernel.diag(X)[None, :, None]
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim)
         return mapped(g, lambda values: values[:, None]), lambda X: g(X)[:, None, None]
 

@@ -220,9 +220,9 @@ class ImageConvolution(AbstractPrior):
         size = BLOCK_ENTRIES // self.num_patches ** (1 if self.weights is None else 2)
         return over_latents(lambda k, _: in_blocks(lambda x: rows(k, x), X, size), self.latents.kernels)
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         h, w = self.patch_shape
-        g, _ = self.latents.draw(key, num, h * w * self.image_shape[2])
+        g, _ = self.latents.draw_latents(key, num, h * w * self.image_shape[2])
         size = BLOCK_ENTRIES // (self.num_patches * self.num_latents * num)
         return g, lambda X: in_blocks(self._sites_of(g), X, size)
 

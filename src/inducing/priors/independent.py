@@ -92,6 +92,9 @@ class Independent(AbstractPrior):
     def smoothness(self) -> int | float:
         return min(g.smoothness for g in self.latents)
 
+    def has_derivative(self, columns, dim=None):
+        return all(g.has_derivative(columns, dim) for g in self.latents)
+
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:
         return tuple(g.kernel for g in self.latents)
@@ -139,7 +142,7 @@ class Independent(AbstractPrior):
     def Kff_diag(self, X):
         return over_latents(lambda k, _: k.diag(X), self.kernels)[..., None]
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         keys = jax.random.split(key, self.num)
         kernels = self.kernels * self.num if len(self.kernels) == 1 else self.kernels
 

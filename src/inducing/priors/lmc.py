@@ -41,6 +41,9 @@ class AbstractMixture(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.latents.smoothness
 
+    def has_derivative(self, columns, dim=None):
+        return self.latents.has_derivative(columns, dim)
+
     def mean_functions(self):
         return ((None, self.mean_function), *own_means(self.latents))
 
@@ -65,8 +68,8 @@ class AbstractMixture(AbstractPrior):
     def Kff_diag(self, X):
         return self.latents.Kff_diag(X)
 
-    def draw(self, key, num, dim):
-        return self.latents.draw(key, num, dim)
+    def draw_latents(self, key, num, dim):
+        return self.latents.draw_latents(key, num, dim)
 
 
 class LMC(AbstractMixture):

@@ -80,6 +80,11 @@ class MatrixValued(AbstractPrior):
     def smoothness(self) -> int | float:
         return self.kernel.continuous_smoothness  # in x, not in the number of the output
 
+    def has_derivative(self, columns, dim=None):
+        if len(columns) <= self.smoothness:
+            return True
+        return self.kernel.has_derivative(columns, None if dim is None else dim + 1)
+
     def mean_functions(self):
         return ((None, self.mean_function),)
 
@@ -116,7 +121,7 @@ class MatrixValued(AbstractPrior):
     def Kff_diag(self, X):
         return self.kernel.diag(every_output(X, self.outputs)).reshape(1, X.shape[0], self.outputs)
 
-    def draw(self, key, num, dim):
+    def draw_latents(self, key, num, dim):
         g = draw_kernel(self.kernel, key, num, dim + 1)
         rows = mapped(g, lambda values: values[:, None])
         return rows, lambda X: g(every_output(X, self.outputs)).reshape(-1, 1, self.outputs)

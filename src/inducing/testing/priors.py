@@ -102,7 +102,7 @@ def _check_draws(prior: AbstractPrior, features: Any, X: Array, Kuu: Any, Kus: A
     keys = jax.random.split(jax.random.key(0), 400)
     if refused(_prior_draws, prior, features, X, keys):
         return  # kernels without random features have no draws
-    drawn = attempt(prior, "draw must run under jit and vmap", _prior_draws, prior, features, X, keys)
+    drawn = attempt(prior, "draw_latents must run under jit and vmap", _prior_draws, prior, features, X, keys)
     u, s = (np.asarray(v) for v in drawn)  # [draws, L, M], [draws, N, L, J]
     require_shape(prior, "the sites of a draw as [N, L, J]", s[0], (N, L, J))
     for latent in range(L):
@@ -115,7 +115,7 @@ def _check_draws(prior: AbstractPrior, features: Any, X: Array, Kuu: Any, Kus: A
 
 def _prior_draws(prior: AbstractPrior, features: Any, X: Array, keys: Array) -> tuple[Array, Array]:
     def one(key: Array) -> tuple[Array, Array]:
-        g, sites = prior.draw(key, 64, X.shape[1])
+        g, sites = prior.draw_latents(key, 64, X.shape[1])
         each = features if isinstance(features, tuple) else (features,) * prior.num_latents
         kernels = prior.kernels * (prior.num_latents if len(prior.kernels) == 1 else 1)
         u = [f.apply(g, k)[:, i] for i, (f, k) in enumerate(zip(each, kernels, strict=True))]
