@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -299,7 +298,9 @@ def size_of(part: Part) -> int:
 def mean(dice: Dice, dim: int, outputs: int, allowed: str) -> Part | float | None:
     """A mean with one output, or as many as asked for."""
     several = outputs > 1 and dice.maybe()
-    constant = Part("ig.means.Constant", options={"value": dice.numbers(-1, 1, outputs) if several else dice.number(-1, 1)})
+    constant = Part(
+        "ig.means.Constant", options={"value": dice.numbers(-1, 1, outputs) if several else dice.number(-1, 1)}
+    )
     weights = dice.numbers(-1, 1, dim, outputs) if several else dice.numbers(-1, 1, dim)
     linear = Part("ig.means.Linear", options={"weights": weights, "bias": dice.number(-1, 1)})
     options: list[Any] = [None, dice.number(-1.0, 1.0), constant]
@@ -527,8 +528,17 @@ def compose(seed: int) -> Composition:
         layers.append(layer)
     if depth > 1 and width > 2:  # quickly too many features
         drawn = prior(dice, 1, nested=False)
-        layers.append(Part("ig.BayesianDense", (width, 1), {"mean": dice.numbers(-1, 1, width + 1, 1),
-                      "scale": dice.numbers(0.1, 0.5, width + 1, 1), "prior_scale": dice.numbers(0.5, 1.5, width + 1, 1)}))
+        layers.append(
+            Part(
+                "ig.BayesianDense",
+                (width, 1),
+                {
+                    "mean": dice.numbers(-1, 1, width + 1, 1),
+                    "scale": dice.numbers(0.1, 0.5, width + 1, 1),
+                    "prior_scale": dice.numbers(0.5, 1.5, width + 1, 1),
+                },
+            )
+        )
     else:
         drawn = prior(dice, width, nested=depth == 1)
     layers.append(sparse_gp(dice, drawn))

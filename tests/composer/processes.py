@@ -77,9 +77,7 @@ def _profile(part: Part, s: Jet) -> Jet:
     if part.kind == "RationalQuadratic":
         alpha = part["alpha"]
         base = 1.0 + s.v / (2.0 * alpha)
-        return s.through(
-            base**-alpha, -0.5 * base ** (-alpha - 1), 0.25 * (alpha + 1) / alpha * base ** (-alpha - 2)
-        )
+        return s.through(base**-alpha, -0.5 * base ** (-alpha - 1), 0.25 * (alpha + 1) / alpha * base ** (-alpha - 2))
     c = {"Matern12": 1.0, "Matern32": 3**0.5, "Matern52": 5**0.5}[part.kind]
     e = np.exp(-c * r)
     if part.kind == "Matern12":
@@ -208,7 +206,9 @@ def mean_of(part: Part | float | None, x: list[Jet]) -> list[Jet]:
     A = np.asarray(part["weights"], float)
     A = A[:, None] if A.ndim == 1 else A
     b = np.broadcast_to(part["bias"], A.shape[1:])
-    return [sum((x_d * a for x_d, a in zip(x, column, strict=True)), zero + c) for column, c in zip(A.T, b, strict=True)]
+    return [
+        sum((x_d * a for x_d, a in zip(x, column, strict=True)), zero + c) for column, c in zip(A.T, b, strict=True)
+    ]
 
 
 # Functionals.
@@ -425,7 +425,9 @@ def apply(kernel: Part, A: Any, mean: Mean) -> Array:
         edge = at_a @ _start(kernel) @ np.array([d[-1] for d in derivatives[:p]])
         return _energy(kernel) * (_operated(kernel, waves) * w) @ high + edge
     if isinstance(A, Tensor):
-        one = [apply(_inner(own), part, lambda x: x[0] * 0.0 + 1.0) for part, own in zip(A.parts, kernel.args, strict=True)]
+        one = [
+            apply(_inner(own), part, lambda x: x[0] * 0.0 + 1.0) for part, own in zip(A.parts, kernel.args, strict=True)
+        ]
         width = 1 + max(d for own in kernel.args for d in own["dims"])
         return np.squeeze(mean([Jet(np.zeros(1))] * width).v) * reduce(np.kron, one)
     out = []

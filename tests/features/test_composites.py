@@ -90,7 +90,7 @@ def test_composites_are_functionals_of_the_terms(name):
     np.testing.assert_allclose(prior.mu_u(features)[0], mean, rtol=1e-12)
 
     def sample(key):
-        g, sites = prior.draw(key, 16, 2)
+        g, sites = prior.draw_latents(key, 16, 2)
         return jnp.concatenate([features.apply(g, kernel)[:, 0], sites(jnp.asarray(X))[:, 0, 0]])
 
     S = 4000

@@ -40,6 +40,12 @@ def latent_dim(model: "Model") -> int:
     return sum(layer.latent_dim for layer in model.layers[:-1])
 
 
+def inputs(data: Data) -> Float[Array, "N D"]:
+    """x, for data that have inputs."""
+    assert data.x is not None
+    return data.x
+
+
 def rows_of(X: Float[Array, "N D"], index: Array | None) -> Data:
     """New inputs as data without labels; without an index they are no training data."""
     return Data(X, index=np.full(len(X), NEW) if index is None else index)
@@ -171,7 +177,7 @@ def _all_moments(
 def _shared_noise(model: "Model", data: Data, key: Array, samples: int) -> Float[Array, "S 1 k"] | None:
     """The noise of latent variables that all rows share."""
     k = latent_dim(model)
-    return lattice_normal(jax.random.fold_in(key, SHARED), samples, k, data.x.dtype)[:, None] if k else None
+    return lattice_normal(jax.random.fold_in(key, SHARED), samples, k, inputs(data).dtype)[:, None] if k else None
 
 
 def _own_noise(key: Array, rows: int, samples: int, k: int, dtype: Any) -> Float[Array, "S n k"]:
@@ -187,21 +193,21 @@ def _block_moments(
     n, k = len(data), latent_dim(model)
     if k and noise is None:
         key, own = jax.random.split(key)
-        noise = _own_noise(own, n, samples, k, data.x.dtype)
+        noise = _own_noise(own, n, samples, k, inputs(data).dtype)
     flat = None if noise is None else jnp.broadcast_to(noise, (samples, n, k)).reshape(samples * n, 1, k)
     rows = jax.tree.map(lambda a: jnp.tile(a, (samples,) + (1,) * (a.ndim - 1)), data)
-    x = _before_last(model, rows.x[:, None], rows, key, flat)
+    x = _before_last(model, inputs(rows)[:, None], rows, key, flat)
     mean, cov = model.layers[-1].moments(x, correlated, cache)
     return mean.reshape(samples, n, *mean.shape[2:]), cov.reshape(samples, n, *cov.shape[2:])
 
 
 def _joint_of_samples(model: "Model", cache: Any, data: Data, key: Array | None, samples: int) -> tuple[Array, Array]:
     noise_key, key = jax.random.split(as_key(key))
-    noise = _joint_noise(noise_key, samples, len(data), latent_dim(model), data.x.dtype)
+    noise = _joint_noise(noise_key, samples, len(data), latent_dim(model), inputs(data).dtype)
 
     def once(item):  # the inputs as replicates of one datum: random functions are drawn jointly over them
         key, noise = item
-        x = _before_last(model, data.x[None], data, key, noise[None])
+        x = _before_last(model, inputs(data)[None], data, key, noise[None])
         mean, cov = model.layers[-1].joint(x, cache)
         return mean[0], cov[0]
 

@@ -9,11 +9,11 @@ from jaxtyping import Array, Float, Int
 
 from inducing._xla import default_jit
 from inducing.data import Data
-from inducing.inference.blocks import LATENT_DRAWS, joint_moments, latent_dim, moments
+from inducing.inference.blocks import LATENT_DRAWS, inputs, joint_moments, latent_dim, moments
 from inducing.inference.estimates import Estimate as Estimate
 from inducing.inference.estimates import exact, of_mean, of_product, warn_if_poor
 from inducing.inference.particles import functions, particle_logs
-from inducing.inference.sources import Joint, Marginals
+from inducing.inference.sources import Joint, Marginals, Stack
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.likelihoods.predictive import Predictive, gaussian_log_prob, labels_given
 from inducing.likelihoods.sampling import as_shape, sampling_root
@@ -35,14 +35,12 @@ class JointPredictive(eqx.Module):
     joint over all labels. Mean, variance, quantiles and intervals are those of each label by itself.
 
     Args:
-        model: the model.
-        data: the rows, with inputs [N, D]; with labels, latent variables come from q(h | data).
-        index: integers [N] that say which training data the rows are, or None.
-        key: the random key for the samples of inner layers, or None for `jax.random.key(0)`.
+        likelihood: p(y | f).
         latent_mean: the means [S, N, F] of the latent functions, a mixture if inner layers were sampled; None if there
             are latent variables.
-        latent_cov: their covariances [S, N·F, N·F], flattened datum by datum.
-        samples: the number of samples of the inner layers; None for the default.
+        latent_cov: their covariances [S, N·F, N·F], flattened datum by datum, or None.
+        index: integers [N] that say which training data the rows are, or None.
+        stack: the layers to sample again, or None if there is nothing to sample but f.
 
     Examples:
         >>> import inducing as ig
@@ -52,25 +50,19 @@ class JointPredictive(eqx.Module):
         ((), (2, 1))
     """
 
-    model: "Model"
-    data: Data
-    index: Int[Array, " N"] | None
-    key: Array | None
-    latent_mean: Float[Array, "S N F"] | None = None
-    latent_cov: Float[Array, "S NF NF"] | None = None
-    samples: int | None = eqx.field(static=True, default=None)
-
-    @property
-    def likelihood(self) -> AbstractLikelihood:
-        """p(y | f)."""
-        return self.model.likelihood
+    likelihood: AbstractLikelihood
+    latent_mean: Float[Array, "S N F"] | None
+    latent_cov: Float[Array, "S NF NF"] | None
+    index: Int[Array, " N"] | None = None
+    stack: Stack | None = None
 
     @property
     def marginal(self) -> Predictive:
         """The predictive distribution at each input by itself, joint over its outputs."""
-        source = Marginals(self.model, self.data, True) if self.model.is_stochastic else None
+        source = None if self.stack is None else Marginals(self.stack.model, self.stack.data, True)
         if self.latent_mean is None or self.latent_cov is None:
-            mean, cov = moments(self.model, self.data, self.key, self.samples, True)
+            model, data, key, samples = self._stack
+            mean, cov = moments(model, data, key, samples, True)
             return Predictive(self.likelihood, mean, cov, self.index, source=source)
         S, N, F = self.latent_mean.shape
         blocks = self.latent_cov.reshape(S, N, F, N, F)
@@ -155,8 +147,9 @@ class JointPredictive(eqx.Module):
         y, present = fill_missing(y, self.likelihood.fill)
         if self.latent_mean is not None and self.latent_cov is not None:
             return _of_functions(self, self.latent_mean, self.latent_cov, y, present, key, samples or 1000)
-        if functions(self.model, self.data):
-            return of_mean(particle_logs(self.model, self.data, y, present, key, samples or 512))
+        model, data, _, _ = self._stack
+        if functions(model, data):
+            return of_mean(particle_logs(model, data, y, present, key, samples or 512))
         return _of_latents(self, y, present, as_key(key), -(-samples // SETS) if samples else LATENT_DRAWS)
 
     def sample(self, key: Array, shape: int | tuple[int, ...] = ()) -> Float[Array, "... N P"]:
@@ -172,16 +165,26 @@ class JointPredictive(eqx.Module):
             Samples [*shape, N, P].
         """
         latent, label = jax.random.split(as_key(key))
-        if self.model.is_stochastic:
-            f = Joint(self.model, self.data)(latent, as_shape(shape))
+        if self.stack is not None:
+            f = Joint(self.stack.model, self.stack.data)(latent, as_shape(shape))
         else:
+            assert self.latent_mean is not None and self.latent_cov is not None  # since nothing else is sampled
             f = sample_jointly(self.latent_mean, self.latent_cov, latent, as_shape(shape))
         return labels_given(self.likelihood, f, self.index, label)
 
+    @property
+    def _stack(self) -> tuple["Model", Data, Array | None, int | None]:
+        assert self.stack is not None  # since there are latent variables
+        return self.stack.model, self.stack.data, self.stack.key, self.stack.samples
+
     def _labels(self, y: Any) -> Array:
-        N, F = len(self.data), self.model.width(self.data.x.shape[1])
-        shape = jnp.zeros((N, F), self.data.x.dtype)
-        return Predictive(self.likelihood, shape, shape, self.index)._labels(y)
+        if self.latent_mean is not None:
+            f = self.latent_mean[0]
+        else:
+            model, data, _, _ = self._stack
+            x = inputs(data)
+            f = jnp.zeros((len(data), model.width(x.shape[1])), x.dtype)
+        return Predictive(self.likelihood, f, f, self.index)._labels(y)
 
 
 def joint_predictive(
@@ -195,9 +198,10 @@ def joint_predictive(
         >>> joint_predictive(model, ig.Data(jnp.zeros((2, 1))), None, None, None).mean.tolist()
         [[0.0], [0.0]]
     """
+    stack = Stack(model, data, key, samples) if model.is_stochastic else None
     if latent_dim(model):
-        return JointPredictive(model, data, index, key, samples=samples)
-    return JointPredictive(model, data, index, key, *joint_moments(model, data, key, samples), samples)
+        return JointPredictive(model.likelihood, None, None, index, stack)
+    return JointPredictive(model.likelihood, *joint_moments(model, data, key, samples), index, stack)
 
 
 def _of_functions(
@@ -214,9 +218,9 @@ def _of_functions(
 
 def _of_latents(pred: JointPredictive, y: Array, present: Array, key: Array, samples: int) -> Estimate:
     """From draws of the latent variable of each datum, given which the data are independent of each other."""
-    sets = []
+    (model, data, _, _), sets = pred._stack, []
     for own in jax.random.split(key, SETS):
-        f, _ = moments(pred.model, pred.data, own, samples, False, shared=False)
+        f, _ = moments(model, data, own, samples, False, shared=False)
         sets.append(_log_probs(pred.likelihood, f, y, present, pred.index))
     return of_product(jnp.stack(sets))
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from inducing._xla import compiled, limited_threads
 from inducing.data import Data
-from inducing.inference.blocks import cache_of, is_traced
+from inducing.inference.blocks import cache_of, inputs, is_traced
 from inducing.layers.base import AbstractLayer
 from inducing.likelihoods.predictive import gaussian_log_prob
 from inducing.likelihoods.sampling import sampling_root
@@ -84,7 +84,7 @@ def functions(model: "Model", data: Data) -> list[tuple[AbstractLayer, int, int]
             x = layer.through(x, visit)
         return x
 
-    jax.eval_shape(run, data.x[:, None])
+    jax.eval_shape(run, inputs(data)[:, None])
     return found
 
 
@@ -114,7 +114,7 @@ def _run(
 ) -> Float[Array, " B"]:
     """All filters together: the particles of filter b are those from b·size on."""
     N, T = len(data), FILTERS * size
-    parts, dtype = functions(model, data), data.x.dtype
+    parts, dtype = functions(model, data), inputs(data).dtype
     noise = model.likelihood.gaussian_noise(labels.y.shape, data.index)
     past = [History(jnp.zeros((T, N, D), dtype), jnp.zeros((T, N, P), dtype)) for _, D, P in parts]
 
@@ -165,7 +165,7 @@ def _try(
 ) -> tuple[list[History], Float[Array, "T K"]]:
     """What each of T particles tries for datum n: inputs and values of each function, and the log density of y_n."""
     rows = data.rows(jnp.full(T, n))
-    x = jnp.broadcast_to(rows.x[:, None], (T, TRIED, rows.x.shape[1]))
+    x = jnp.broadcast_to(inputs(rows)[:, None], (T, TRIED, inputs(rows).shape[1]))
     k = sum(layer.latent_dim for layer in model.layers) + sum(p.values.shape[2] for p in past)
     z = jax.vmap(lambda key: lattice_normal(key, TRIED, k, x.dtype))(jax.random.split(key, T))
     tried: list[History] = []
@@ -223,7 +223,7 @@ def _label_density(y: Array, present: Array, mean: Array, cov: Array, noise: Arr
 
 def _coloured(cov: Float[Array, "T K b q q"], z: Float[Array, "T K P"]) -> Float[Array, "T K P"]:
     """A root of each covariance times z."""
-    T, K, b, q, _ = cov.shape
+    q = cov.shape[-1]
     if q == 1:
         return jnp.sqrt(cov[..., 0, 0]) * z
     roots = jax.vmap(sampling_root)(cov.reshape(-1, q, q))

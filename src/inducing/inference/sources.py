@@ -16,6 +16,22 @@ if TYPE_CHECKING:
     from inducing.model import Model
 
 
+class Stack(eqx.Module):
+    """A model whose inner layers are sampled, and where.
+
+    Args:
+        model: the model.
+        data: the rows, with inputs [N, D]; with labels, latent variables come from q(h | data).
+        key: the random key for the samples of inner layers, or None for `jax.random.key(0)`.
+        samples: the number of samples of the inner layers; None for the default.
+    """
+
+    model: "Model"
+    data: Data
+    key: Array | None
+    samples: int | None = eqx.field(static=True)
+
+
 class Marginals(eqx.Module):
     """Draws f at each row of data by itself.
 

@@ -241,14 +241,15 @@ def _factor(value: Any, shape: tuple[int, int], dtype: Any) -> Array | None:
     """τ [#D+1, #P]; a factor for each weight is refused, since the prior would become q(W)."""
     if value is None:
         return None
-    factor = as_float_array(value)
+    factor = as_numbers("prior_factor", value)
     allowed = {(): (1, 1), (1, 1): (1, 1), (shape[0], 1): (shape[0], 1), (1, shape[1]): (1, shape[1])}
-    if factor.shape not in allowed:
+    wide = allowed.get(tuple(factor.shape))
+    if wide is None:
         raise ValueError(
             f"prior_factor has shape {list(factor.shape)}; pass one number, [{shape[0]}, 1] for each input and the "
             f"bias, or [1, {shape[1]}] for each output."
         )
-    return jnp.array(factor.reshape(allowed[factor.shape]), dtype)
+    return jnp.array(factor.reshape(wide), dtype)
 
 
 def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import compiled
+from inducing.bounds.terms import labels
 from inducing.checks import check_counts, checked_data
 from inducing.data import Data, as_data
 from inducing.model import Model, enter
@@ -95,17 +96,18 @@ def _check(model: Model) -> None:
 
 def _scores(model: Model, data: Data, donors: Array, key: Array) -> Float[Array, "J N"]:
     """The expected log density of the labels of each datum, if its q(h) were that of each donor."""
+    seen, mask = labels(data)
 
     def one(j):
         rows = Data(enter(model, data)[:, 0], data.y, data.mask, jnp.full(len(data), j))
         x, _ = model.propagate(rows, key, DRAWS)
         mean, cov = model.layers[-1].moments(x, model.likelihood.joint)
-        y = jnp.where(data.mask, data.y, jnp.asarray(model.likelihood.fill, data.y.dtype))
+        y = jnp.where(mask, seen, jnp.asarray(model.likelihood.fill, seen.dtype))
 
         def draw(mean, cov):
             return model.likelihood.expected_log_prob(mean, cov, y, index=data.index)
 
         each = jax.vmap(draw, in_axes=1)(mean, cov)
-        return jnp.sum(jnp.where(data.mask, jnp.mean(each, axis=0), 0.0), axis=1)
+        return jnp.sum(jnp.where(mask, jnp.mean(each, axis=0), 0.0), axis=1)
 
     return jax.lax.map(one, donors)
