@@ -2,6 +2,7 @@
 
 import importlib
 import signal
+import time
 from functools import partial
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.training.levelling import has_levelled
 from inducing.training.monitor import Clock, Monitor, Watch
 
 from .problems import elbo, quiet, regression, same, wave
@@ -212,3 +214,54 @@ def test_patience_without_held_out_data_and_values_that_tree_at_left():
     broken = eqx.tree_at(lambda m: m.likelihood.variance, regression(), jnp.asarray(-1.0))
     with pytest.raises(ValueError, match="variance must be positive, got -1"):
         quiet(broken, (X, y))
+
+
+def test_a_fit_ends_when_the_bound_has_levelled_off_whatever_the_units():
+    """For f = c the bound rises by less and less; how far it then is from its limit is known."""
+
+    def rising(bound, scale):  # what a user's objective in nats is: a bound of all labels
+        return has_levelled(scale * bound, int(scale), 40, False)
+
+    slow, quick = -np.exp(-np.arange(2000.0) / 500.0), -np.exp(-np.arange(2000.0) / 20.0)
+    for scale in (10.0, 1e6):
+        assert not any(rising(slow[:k], scale) for k in range(0, 2000, 50))
+        stop = next(k for k in range(0, 2000, 10) if rising(quick[:k], scale))
+        assert 80 <= stop < 300 and -quick[stop] < 1e-3
+    rng = np.random.default_rng(0)
+    noise = 0.03 * rng.normal(size=20_000)
+    steady, growing = noise, noise + 1e-5 * np.arange(20_000)  # by 0.05 nats in 5000 steps
+    assert not any(has_levelled(100 * growing[:k], 100, 300, True) for k in range(500, 20_000, 500))
+    assert any(has_levelled(100 * steady[:k], 100, 300, True) for k in range(500, 20_000, 500))
+
+
+def test_levelled_fits_end_early_and_are_as_good():
+    model = ig.fit(regression(), (X, y), progress=False).model  # nothing is left to gain
+    minibatches = {"method": "natgrad", "batch_size": 59, "steps": 20_000, "learning_rate": 1e-3}
+    for options, most in (({"method": "natgrad"}, 1500), (minibatches, 10_000)):
+        result = quiet(model, (X, y), initialise=False, **options)
+        assert "levelled off" in result.message and len(result.history.bound) <= most
+        assert elbo(result.model, (X, y)) > elbo(model, (X, y)) - 0.05
+    for options in ({"patience": 10_000}, {"objective": lambda m, d: ig.elbo(m, d)}):  # another rule, or unknown units
+        result = quiet(model, (X, y), method="natgrad", initialise=False, steps=900, **options)
+        assert len(result.history.bound) == 900
+
+
+@pytest.mark.parametrize("method", ["natgrad", "collapsed"])
+def test_seconds_end_a_fit_which_goes_on_with_more(method, tmp_path, capsys):
+    fit = partial(ig.fit, regression(), (X, y), method=method, steps=10**6, patience=10**6, checkpoint=tmp_path / "run")
+    quiet(regression(), (X, y), method=method, steps=1)
+    slow = lambda progress: time.sleep(0.05)  # noqa: E731
+    began = time.perf_counter()
+    short = fit(seconds=1.0, callback=slow)
+    assert "the time is up" in short.message and time.perf_counter() - began < 5.0
+    assert "s left" in capsys.readouterr().err
+    np.testing.assert_allclose(elbo(short.model, (X, y)), short.bound, rtol=1e-6)
+    steps = len(short.history.bound)
+    again = fit(seconds=1.0, callback=slow, progress=False)
+    assert "the time is up" in again.message and len(again.history.bound) <= steps + 10
+    if method == "natgrad":
+        more = fit(seconds=2.0, callback=slow, progress=False)
+        assert len(more.history.bound) > steps and np.array_equal(more.history.bound[:steps], short.history.bound)
+        assert more.history.seconds[-1] < 4.0
+    with pytest.raises(ValueError, match="seconds must be a number greater than 0"):
+        fit(seconds=0.0)

@@ -40,6 +40,7 @@ class Arguments(NamedTuple):
     key: Array | None
     checkpoint: str | os.PathLike | None
     checkpoint_every: int | None
+    seconds: float | None
 
 
 def checked(given: Arguments) -> Arguments:
@@ -128,6 +129,8 @@ def _check_numbers(given: Arguments, N: int) -> None:
             raise ValueError("checkpoint_every needs a folder; pass checkpoint='run/' too.")
     _check_whole("clamp", given.clamp, 0)
     _check_whole("starts", given.starts, 1)
+    if given.seconds is not None and not (_is_number(given.seconds) and given.seconds > 0):
+        raise ValueError(f"seconds must be a number greater than 0, got {given.seconds!r}.")
     rate, gamma = given.learning_rate, given.gamma
     if callable(rate):
         raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")

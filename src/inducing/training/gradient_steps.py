@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from inducing._xla import compiled, own_array
 from inducing.parameters import dtype_of
 from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, initial_state
-from inducing.training.monitor import AT_START, Monitor, Outcome
+from inducing.training.monitor import AT_START, LEVELLED, TIME, Monitor, Outcome
 from inducing.training.problem import free_positions
 from inducing.training.run import Run
 
@@ -34,9 +34,11 @@ def take_steps(run: Run) -> Outcome:
     rows = len(run.given.data)
     window = min(max(50.0, rows / (run.plan.batch_size or rows)), 500.0) if noisy else 1.0
     monitor = Monitor(run.steps, run.plan.method, window, run.watch)
+    monitor.since = run.given.clamp
     reason = "failed"
     if run.checkpoint is not None:
         stepper.state = run.checkpoint.restore(stepper.state, monitor)
+        stepper.fade_until(monitor.total)
     try:
         reason = _until_stopped(stepper, monitor, run)
     except KeyboardInterrupt:
@@ -54,11 +56,11 @@ def take_steps(run: Run) -> Outcome:
 
 def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
     """Take steps until all are done or something asks to stop; the reason for the end."""
-    steps, noisy = run.steps, run.plan.noisy
-    look = min(max(LOOK[0], steps // 100), LOOK[1])
+    noisy, checkpoint = run.plan.noisy, run.checkpoint
+    look = min(max(LOOK[0], run.steps // 100), LOOK[1])
     n = 1
-    while monitor.step < steps:
-        n = max(1, min(n, look - monitor.step % look, steps - monitor.step, CHUNK))
+    while monitor.step < monitor.total and not monitor.out_of_time:
+        n = max(1, min(n, look - monitor.step % look, monitor.total - monitor.step, CHUNK))
         began = time.perf_counter()
         new, values = stepper.after(n)
         elapsed = time.perf_counter() - began
@@ -68,19 +70,26 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
         monitor.record(values)
         stepper.state = new
         monitor.look()
-        if noisy and (monitor.step % look == 0 or monitor.step == steps):
+        if noisy and (monitor.step % look == 0 or monitor.step == monitor.total):
             stop = monitor.judge(new.free)
         if int(new.streak) >= STREAK:
             stop = f"the last {int(new.streak)} steps were NaN or infinite: start elsewhere, or take shorter steps"
-        if stop:
+        if stop == LEVELLED and noisy:
+            monitor.total = 3 * monitor.step // 2
+            stepper.fade_until(monitor.total)
+        elif stop:
             return stop
-        if run.checkpoint is not None:
-            run.checkpoint.keep(stepper.state, monitor)
+        if checkpoint is not None:
+            checkpoint.keep(stepper.state, monitor)
         n = int(n * SECONDS / max(elapsed, 1e-6))
-    if not noisy or steps == 0:
+    if not noisy or monitor.step == 0:
         _, values = stepper.after(1)
         monitor.judge(stepper.state.free, float(values[0]))
-    return "all steps done"
+    elif monitor.step < monitor.total and monitor.step % look:
+        monitor.judge(stepper.state.free)
+    if monitor.step < monitor.total:
+        return TIME
+    return "all steps done" if monitor.total == run.steps else LEVELLED
 
 
 class _Stepper:
@@ -94,8 +103,13 @@ class _Stepper:
         optimiser = _adam(rate) if given.optimiser is None else given.optimiser
         per_datum = _per_datum(run)
         loop = Loop(run.problem, given.data, plan.objective, optimiser, plan.natural, plan.batch_size, per_datum)
-        self._loop, self._pace = loop, _pace(run)
+        self._loop, self._run = loop, run
+        self.fade_until(run.steps)
         self.state = compiled(initial_state, once=True)(loop, *run.seed)
+
+    def fade_until(self, end: int) -> None:
+        """Let steps become shorter, if they do, in the last third of this number of steps."""
+        self._pace = _pace(self._run, end)
 
     def after(self, n: int) -> tuple[State, np.ndarray]:
         """The state after n steps, and the objective before each of them."""
@@ -117,8 +131,8 @@ def _adam(learning_rate: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: adam.init(ravel_pytree(params)[0]), update)
 
 
-def _pace(run: Run) -> Pace:
-    gamma, steps = run.plan.gamma, run.steps
+def _pace(run: Run, steps: int) -> Pace:
+    gamma = run.plan.gamma
     ramp, start = (10.0, 0.01 * gamma) if gamma < 1.0 else (1e-3, gamma)
     fades = run.plan.noisy and run.given.optimiser is None
     fade, end = (FADE * steps, steps) if fades else (1.0, np.inf)

@@ -16,13 +16,14 @@ from inducing.bounds.objective import Target
 from inducing.data import Data
 from inducing.training.checkpoint import Checkpoint
 from inducing.training.compiled_steps import shuffled, start_key
-from inducing.training.monitor import AT_START, STOPPED, Monitor, Outcome
+from inducing.training.monitor import AT_START, STOPPED, TIME, Monitor, Outcome
 from inducing.training.problem import Problem
 from inducing.training.run import Run
 
 MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # from MANY rows on, the first steps (at most FIRST) see SAMPLE of them
 RESTARTS = 3
 SPELL = 10  # for how many values the careful objective is used when it is first needed
+SETTLE = 40  # the fewest iterations in which the bound may level off
 REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a location
 
 
@@ -49,7 +50,7 @@ def climb(run: Run) -> Outcome:
     ascents = _ascents(run)
     problem, (everything, steps) = run.problem, ascents[-1]
     checkpoint = run.checkpoint
-    monitor = Monitor(steps, run.plan.method, 1.0, checkpoint.watched(run.watch) if checkpoint else run.watch)
+    monitor = Monitor(steps, run.plan.method, 1.0, checkpoint.watched(run.watch) if checkpoint else run.watch, SETTLE)
     if checkpoint is not None and checkpoint.replays:
         monitor.resumed("from its record")
     key = start_key(*run.seed) if run.plan.objective.takes_key else None
@@ -68,7 +69,7 @@ def climb(run: Run) -> Outcome:
                 reason, failures = maximise(everything, start, steps, monitor, key, checkpoint)
                 break
             free, failures = free if monitor.best is None else monitor.best, failures + failed
-            if reason == STOPPED:
+            if reason in (STOPPED, TIME):
                 break
     except KeyboardInterrupt:
         if monitor.knows_nothing:

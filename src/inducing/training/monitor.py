@@ -7,15 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array
 
+from inducing.training.levelling import has_levelled
 from inducing.training.problem import Problem
 
 STOPPED = "the callback asked to stop"
+TIME = "the time is up"
+LOOK = 10  # the fewest steps between two looks at whether the bound has levelled off
+LEVELLED = "levelled off"
 AT_START = (
     "at the start; check the starting values, or let initialise=True set their scales. Labels much farther from the "
     "prior's mean than from each other need a trained one, ig.means.Constant(); those with little noise, float64: "
     'jax.config.update("jax_enable_x64", True).'
 )
-ENDED = ("converged", "the line search", "levelled off")  # how reasons begin if going on would gain little
+ENDED = ("converged", "the line search", LEVELLED)  # how reasons begin if going on would gain little
 
 
 class History(NamedTuple):
@@ -106,6 +110,9 @@ class Watch(NamedTuple):
         build: makes a model from free arrays.
         held_out: the score of free arrays on held-out data.
         clock: measures the time of the fit.
+        deadline: the time at which the run ends.
+        num_data: the number of data, if the objective is in nats and no patience was given: the run ends when the
+            objective has levelled off; see `levelling`. Else None.
     """
 
     progress: bool | str
@@ -115,6 +122,8 @@ class Watch(NamedTuple):
     build: Callable[[list[Array]], Any]
     held_out: Callable[[list[Array]], float] | None
     clock: Clock
+    deadline: float = np.inf
+    num_data: int | None = None
 
 
 class Monitor:
@@ -128,11 +137,14 @@ class Monitor:
         label: the label of the progress bar, unless the user gave one.
         window: the length of the moving average in steps; 1 for a deterministic bound.
         watch: what is called between steps.
+        fewest: the fewest steps in which a deterministic bound levels off.
     """
 
-    def __init__(self, total: int, label: str, window: float, watch: Watch):
+    def __init__(self, total: int, label: str, window: float, watch: Watch, fewest: int = 300):
         self.build, self.callback, self.held_out = watch.build, watch.callback, watch.held_out
         self.patience, self.look, self.window, self.clock = watch.patience, watch.look, window, watch.clock
+        self.deadline, self.num_data, self.fewest, self.since = watch.deadline, watch.num_data, fewest, 0
+        self.total, self.looked = total, 0
         self.bounds: list[np.ndarray] = []
         self.times: list[np.ndarray] = []
         self.step = 0
@@ -154,7 +166,8 @@ class Monitor:
             rate = 1.0 / min(self.window, self.seen)
             self.smoothed = value if rate == 1.0 else self.smoothed + rate * (value - self.smoothed)
         if self.bar is not None:
-            self.bar.set_postfix_str(f"bound {self.smoothed:.6g}", refresh=False)
+            left = f", {self.deadline - self.clock.now():.0f} s left" if np.isfinite(self.deadline) else ""
+            self.bar.set_postfix_str(f"bound {self.smoothed:.6g}{left}", refresh=False)
             self.bar.update(len(values))
 
     def judge(self, parameters: Any, score: float | None = None) -> str | None:
@@ -178,21 +191,36 @@ class Monitor:
                 return STOPPED
         if self.patience is not None and self.step - self.best_step >= self.patience:
             return f"no improvement for {self.step - self.best_step} steps"
-        return None
+        if self.out_of_time:
+            return TIME
+        return LEVELLED if self._has_levelled() else None
+
+    def _has_levelled(self) -> bool:
+        noisy = self.window > 1.0
+        if self.num_data is None or self.step < self.looked + LOOK or (noisy and 3 * self.step // 2 >= self.total):
+            return False  # a noisy run, which has no more than its last third left, ends soon by itself
+        self.looked = self.step
+        return has_levelled(np.concatenate(self.bounds)[self.since :], self.num_data, self.fewest, noisy)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time of this run is over."""
+        return self.clock.now() >= self.deadline
 
     def change(self) -> None:
         """Announce a new objective: the parameters judged next replace the best, unless held-out data decide."""
-        self.outdated, self.best_step = self.held_out is None, self.step
+        self.outdated, self.best_step, self.since = self.held_out is None, self.step, self.step
 
     def numbers(self) -> np.ndarray:
         """All that changes during a run, but for the history and the best parameters."""
         of_best = (self.best_score, self.best_step, self.outdated)
-        return np.array([self.started, self.step, self.seen, self.smoothed, *of_best], float)
+        return np.array([self.total, self.started, self.step, self.seen, self.smoothed, *of_best], float)
 
     def restore(self, numbers: np.ndarray, bounds: np.ndarray, times: np.ndarray, best: Any) -> None:
         """Go on where another run was."""
-        self.started, step, seen, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
+        total, self.started, step, seen, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
         self.step, self.seen, self.best_step, self.outdated = int(step), int(seen), int(best_step), bool(outdated)
+        self.total = int(total)
         self.bounds, self.times, self.best = [bounds], [times], best
         self.resumed(f"at step {self.step}")
         if self.bar is not None:
