@@ -46,7 +46,7 @@ def test_a_fit_of_labels_of_1e_minus_12(method, steps):
 
 def test_a_fit_of_times_that_float32_cannot_tell_apart_is_refused():
     t = 1.7e9 + 10.0 * np.arange(60)
-    with pytest.raises(ValueError, match="x has 60 different values in column 0, .* subtract an offset"):
+    with pytest.raises(ValueError, match=r"x has 60 different values in column 0, .* subtract an offset"):
         ig.fit(model(1.0, np.float32), (t, y), progress=False)
     with jax.enable_x64(False), pytest.raises(ValueError, match="of which float32 can tell"):
         ig.Data(t, y)

@@ -111,9 +111,9 @@ def _through_root_jvp(primals, tangents):
 def _statistics(conjugate: Conjugate, data: Data, Kuu: Any) -> Statistics:
     """The sums over all blocks, of Kuf as it is (Kuu is None) or whitened.
 
-    A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ. With a dense
-    Kuu, labels and functions are counted in a fixed unit, √noise: for labels of 1e-12 the reverse pass would multiply
-    1/noise by Luu⁻¹, which float32 cannot hold.
+    A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ. With a
+    dense Kuu, labels and functions are counted in a fixed unit, √noise: for labels of 1e-12 the reverse pass would
+    multiply 1/noise by Luu⁻¹, which float32 cannot hold.
     """
     noise = conjugate.likelihood.shared_noise
     if noise is None:
