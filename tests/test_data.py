@@ -198,7 +198,7 @@ def test_inputs_that_float32_would_make_equal_are_refused(as_float32):
                 ValueError, match=r"x has 200 different values in column \d, .* can tell \d+ apart; sub"
             ):
                 as_float32(x, other)
-        with pytest.raises(ValueError, match="y has 200 different values in column 0, .* can tell 17 apart"):
+        with pytest.raises(ValueError, match=r"y has 200 different values in column 0, .* can tell 17 apart"):
             as_float32(other, TIMES)
         with pytest.raises(ValueError, match="X has 200 different values in column 0"):
             as_inputs(TIMES, jnp.float32)

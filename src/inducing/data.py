@@ -31,7 +31,7 @@ class Data(eqx.Module):
     Raises:
         TypeError: if x or y does not hold numbers.
         ValueError: if there are neither inputs nor labels, shapes do not fit, values are not finite, or float32, which
-            JAX uses unless told otherwise, makes different values equal because they lie far from zero for their spread.
+            JAX uses unless told otherwise, makes different values equal because they lie far from zero.
 
     Examples:
         >>> data = Data([0.0, 1.0], [1.0, float("nan")])
@@ -244,9 +244,9 @@ def _check_resolution(given: np.ndarray, cast: np.ndarray, name: str) -> None:
     """Refuse columns of which so few digits are left that different numbers become equal; warn if many are left.
 
     A dtype tells s = (max x − min x) / (ε max |x|) numbers apart in the range of a column. Near zero, where s is 2²² or
-    more in float32, whatever becomes equal is equal to a kernel too, and nothing is said. The further a column lies from
-    zero for its spread, the smaller s. Then values are sorted and counted, before and after: below `COARSE` a loss is a
-    ValueError, below `FINE` a warning, which for labels is none, since it is less than their noise.
+    more in float32, whatever becomes equal is equal to a kernel too, and nothing is said. The further a column lies
+    from zero for its spread, the smaller s. Then values are sorted and counted, before and after: below `COARSE` a loss
+    is a ValueError, below `FINE` a warning. Labels are not warned of: their noise is larger.
 
     Args:
         given: numbers [N, columns]; NaN where one is missing.
@@ -264,8 +264,8 @@ def _check_resolution(given: np.ndarray, cast: np.ndarray, name: str) -> None:
             continue
         said = (
             f"{name} has {before} different values in column {column}, between {low[column]:.10g} and "
-            f"{high[column]:.10g}, of which {cast.dtype} can tell {after} apart; subtract an offset from that column and "
-            'scale it first, or compute in float64: jax.config.update("jax_enable_x64", True) at the start.'
+            f"{high[column]:.10g}, of which {cast.dtype} can tell {after} apart; subtract an offset from that column "
+            'and scale it first, or compute in float64: jax.config.update("jax_enable_x64", True) at the start.'
         )
         if spread[column] < COARSE * step[column]:
             raise ValueError(said)

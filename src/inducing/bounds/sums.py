@@ -30,6 +30,7 @@ from inducing.data import Data
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
 from inducing.linalg import AbstractCovariance, Dense, batched, root_derivative
+from inducing.numerics.special import quotient
 from inducing.priors.base import AbstractPrior, by_site, mix_variance, weights
 
 FEWEST, MOST, ENTRIES = 1024, 4096, 2**19  # sites of a block, its rows, and covariances that make it large enough
@@ -110,17 +111,25 @@ def _through_root_jvp(primals, tangents):
 def _statistics(conjugate: Conjugate, data: Data, Kuu: Any) -> Statistics:
     """The sums over all blocks, of Kuf as it is (Kuu is None) or whitened.
 
-    A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ.
+    A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ. With a
+    dense Kuu, labels and functions are counted in a fixed unit, √noise: for labels of 1e-12 the reverse pass would
+    multiply 1/noise by Luu⁻¹, which float32 cannot hold.
     """
     noise = conjugate.likelihood.shared_noise
     if noise is None:
         return _sums(conjugate, data, Kuu, None)
-    Psi, c, log_tau, squares, trace = _sums(conjugate, data, Kuu, jnp.ones_like(noise))
+    unit = jnp.ones_like(noise)
+    if isinstance(Kuu, Dense):
+        unit = jax.lax.stop_gradient(jnp.sqrt(noise))
+        Kuu = eqx.tree_at(lambda K: K.inverse_root, Kuu, Kuu.inverse_root / unit)
+    Psi, c, log_tau, squares, trace = _sums(conjugate, data, Kuu, unit)
     log_tau = log_tau - jnp.sum(counts(data)) * jnp.log(noise)
-    return Statistics(Psi / noise, c / noise, log_tau, squares / noise, trace / noise)
+    scaled = noise / unit**2
+    return Statistics(Psi / scaled, c / scaled, log_tau, quotient(squares, noise), quotient(trace, noise))
 
 
-def _sums(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array | None) -> Statistics:
+def _sums(conjugate: Conjugate, data: Data, Kuu: Any, unit: Array | None) -> Statistics:
+    """The sums over all blocks. With a unit, those of a noise of 1, and c with labels in this unit."""
     N, blocks = len(data), num_blocks(conjugate.layer, len(data))
     size = -(-N // blocks)
     # The last block is filled with copies of the last row, all masked. (A kernel may not be finite at 0.)
@@ -130,7 +139,7 @@ def _sums(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array | None) -> St
     padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)
 
     def of_block(block):
-        return _block_statistics(conjugate, block, Kuu, noise)
+        return _block_statistics(conjugate, block, Kuu, unit)
 
     @jax.checkpoint  # the reverse pass recomputes each block instead of storing it
     def add(total, block):
@@ -150,25 +159,26 @@ def num_blocks(layer: SparseGP, N: int) -> int:
     return -(-N // min(max(most, FEWEST // sites, 1), MOST))
 
 
-def _block_statistics(conjugate: Conjugate, data: Data, Kuu: Any, noise: Array | None) -> Statistics:
+def _block_statistics(conjugate: Conjugate, data: Data, Kuu: Any, unit: Array | None) -> Statistics:
     prior, features = conjugate.layer.prior, conjugate.layer.features
     L, J = prior.num_latents, prior.num_sites
     x, (y, mask) = inputs(data), labels(data)
-    noise = conjugate.noise(data) if noise is None else jnp.broadcast_to(noise, y.shape)
+    noise = conjugate.noise(data) if unit is None else jnp.ones_like(y)
     count = counts(data)
-    tau = jnp.where(mask, count / noise, 0.0)
+    tau = jnp.where(mask, quotient(count, noise), 0.0)
     r = jnp.where(mask, y - prior.mean(x), 0.0)
+    weighted = tau * r if unit is None else tau * (r / unit)
     n = r.shape[0]
     Kuf = prior.Kuf(features, x)
     Kuf = Kuf.reshape(*Kuf.shape[:2], n * J)
     W = weights(prior)
     if W is None:  # each output looks at one latent: no coupling
-        own, rho = (jnp.swapaxes(t.reshape(n, L, J), 1, 2).reshape(n * J, L) for t in (tau, tau * r))
+        own, rho = (jnp.swapaxes(t.reshape(n, L, J), 1, 2).reshape(n * J, L) for t in (tau, weighted))
         Psi = _uncoupled(Kuf, own, Kuu)
     else:
         squares = (W[:, :, None] * W[:, None, :]).reshape(-1, L * L)
         omega = _at_sites(prior, tau, squares).reshape(n * J, L, L)
-        rho = _at_sites(prior, tau * r, W).reshape(n * J, L)
+        rho = _at_sites(prior, weighted, W).reshape(n * J, L)
         Psi = _coupled(Kuf if Kuu is None else batched("root_solve", Kuu, Kuf), omega)
     c = (Kuf[0] @ rho).T if Kuf.shape[0] == 1 else jnp.einsum("lmi,il->lm", Kuf, rho)
     if Kuu is not None:

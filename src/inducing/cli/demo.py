@@ -8,6 +8,7 @@ A latent variable, which tells which stroke a pixel belongs to, makes the letter
     python -m inducing demo --full     up to an hour: the paper's quality
 """
 
+import io
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ import optax
 from jaxtyping import Array, Float
 
 from inducing.bounds.elbo import elbo
+from inducing.cli.ending import write
 from inducing.data import Data
 from inducing.features import InducingPoints
 from inducing.kernels import SquaredExponential
@@ -224,5 +226,7 @@ def draw(points: np.ndarray, pictures: dict[str, np.ndarray], x: np.ndarray, y: 
     for ax in axes:
         ax.set_xlabel("x")
         ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-    fig.savefig(path, dpi=150)
+    picture = io.BytesIO()
+    fig.savefig(picture, dpi=150)
+    write(path, picture.getvalue())
     plt.close(fig)

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+from inducing.cli.ending import ends_early
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; without one, say which there are."""
+    """Run a command; without one, say which there are. Ctrl-C ends it with exit code 130, writing nothing half."""
+    with ends_early():
+        _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # replace characters that the encoding lacks
         sys.stdout.reconfigure(errors="replace")
     parser = argparse.ArgumentParser(prog="inducing", description="Sparse variational Gaussian processes.")
@@ -53,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 seed=options.seed,
                 progress=progress,
             )
+    except BrokenPipeError:
+        raise
     except (FloatingPointError, ImportError, OSError, ValueError) as error:
         parser.exit(2, f"inducing: {error}\n")
 

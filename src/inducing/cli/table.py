@@ -1,6 +1,7 @@
 """A table in, predictions out: what `inducing table` does."""
 
 import csv
+import io
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inducing import likelihoods
+from inducing.cli.ending import write
 from inducing.likelihoods import AbstractLikelihood
 from inducing.report.summary import summary
 from inducing.training.deep_gp import deep_gp
@@ -301,7 +303,8 @@ def _check_writable(path: Path) -> None:
 
 def _write(path: str | Path, rows: dict[str, list[str]], columns: dict[str, np.ndarray]) -> None:
     table = rows | {name: [f"{v:.15g}" for v in column] for name, column in columns.items()}
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(table)
-        writer.writerows(zip(*table.values(), strict=True))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    write(path, text.getvalue().encode())

@@ -15,13 +15,14 @@ from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy
 from inducing.likelihoods.supports import REAL, Support
 from inducing.numerics.quadrature import expectation, log_expectation
 from inducing.numerics.roots import peak_of
+from inducing.numerics.special import quotient
 from inducing.parameters import positive
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
 def _normal_log_prob(y: Array, mean: Array, variance: Array) -> Array:
-    return -0.5 * (_LOG_2PI + jnp.log(variance) + (y - mean) ** 2 / variance)
+    return -0.5 * (_LOG_2PI + jnp.log(variance) + quotient((y - mean) ** 2, variance))
 
 
 class Gaussian(AbstractLikelihood):
@@ -85,7 +86,7 @@ class Gaussian(AbstractLikelihood):
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         noise = self.gaussian_noise(mean.shape, index)
-        return _normal_log_prob(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
+        return _normal_log_prob(y, mean, noise) - 0.5 * quotient(marginal_variance(mean, cov), noise)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Normal

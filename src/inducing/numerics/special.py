@@ -58,6 +58,37 @@ def _log_ndtr_and_ratio(x: Array) -> tuple[Array, Array]:
 
 
 @jax.custom_jvp
+def quotient(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
+    """a / b, with a derivative that does not leave the range of numbers where 1/b² does.
+
+        d(a/b) = (da − (a/b) db) / b
+
+    JAX computes a/b² for it, as a · b⁻². In float32 that is infinite for variances below 1e-19, such as those of labels
+    of 1e-10.
+
+    Args:
+        a: numbers of any shape.
+        b: numbers of the same shape, or one.
+
+    Returns:
+        a / b.
+
+    Examples:
+        >>> variance = jnp.asarray(1e-26, jnp.float32)
+        >>> print(f"{jax.grad(quotient, 1)(jnp.asarray(1e-24, jnp.float32), variance):.1e}")
+        -1.0e+28
+    """
+    return a / b
+
+
+@quotient.defjvp
+def _quotient_jvp(primals, tangents):
+    (a, b), (da, db) = primals, tangents
+    q = quotient(a, b)
+    return q, da / b - q * db / b
+
+
+@jax.custom_jvp
 def log_ndtr(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """log Φ(x), the logarithm of the standard normal cdf, with relative accuracy for all x.
 
