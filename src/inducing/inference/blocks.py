@@ -40,7 +40,7 @@ def latent_dim(model: "Model") -> int:
     return sum(layer.latent_dim for layer in model.layers[:-1])
 
 
-def inputs(data: Data) -> Float[Array, "N D"]:
+def inputs(data: Data) -> Float[Array, "... D"]:
     """x, for data that have inputs."""
     assert data.x is not None
     return data.x
