@@ -125,10 +125,8 @@ def test_joint_density_of_random_functions(N):
     seen = ~np.isnan(y)
     truth = over_weights(x[seen], y[seen], 0.1)
     estimate = pred.estimate(y)
-    assert abs(float(estimate.value) - truth) < 5 * float(estimate.standard_error) < 1.0
-    assert estimate.effective_sample_size > 5
-    again = pred.estimate(y, key=jax.random.key(5)).value
-    assert abs(float(again) - truth) < 1.0 and float(again) != float(estimate.value)
+    assert abs(float(estimate.value) - truth) < 4.5 * float(estimate.standard_error)
+    assert estimate.standard_error < 0.3 and estimate.effective_sample_size > 5
 
 
 def test_particle_filters_are_unbiased_and_do_what_other_likelihoods_ask(monkeypatch):
