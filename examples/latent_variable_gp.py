@@ -44,17 +44,14 @@ models = {
     "LV-GP, R = 10": (latent_gp(x=1, y=1), weighted),
     "LV-GP, q(h | x), R = 10": (latent_gp(x=1), weighted),
 }
-grid_x, grid_y = np.linspace(-2.0, 2.0, 120), np.linspace(-2.0, 2.0, 120)
+grid = np.linspace(-2.0, 2.0, 120)
 figure, axes = plt.subplots(1, 5, figsize=(18, 3.6), sharex=True, sharey=True, layout="constrained")
 axes[0].plot(x, y, "k.", ms=2)
 axes[0].set_title("data")
 for axis, (name, (model, objective)) in zip(axes[1:], models.items(), strict=True):
     result = ig.fit(model, (x, y), objective=objective, steps=30 if quick else 2500, progress=False)
-    samples = 50 if quick else 400
-    score = result.model.predict(x_new, samples=samples).log_prob(y_new)
-    prediction = result.model.predict(grid_x, samples=samples)
-    density = np.exp([np.asarray(prediction.log_prob(np.full(120, v))) for v in grid_y])
-    axis.pcolormesh(grid_x, grid_y, density, cmap="magma", vmax=np.quantile(density, 0.995), shading="gouraud")
+    score = result.model.predict(x_new).log_prob(y_new)
+    ig.report.plot_density(result.model, X=grid, Y=grid, ax=axis)
     axis.set_title(f"{name}\nheld-out log density {float(score.mean()):.2f}", fontsize=10)
     print(f"{name}: bound {result.bound:.1f}, held-out log density {float(score.mean()):.3f}")
 axes[0].set_ylabel("y")

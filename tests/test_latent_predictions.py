@@ -120,15 +120,13 @@ def test_joint_density_of_random_functions(N):
     """A Bayesian decoder of h, against an integral over its weights; some labels are missing."""
     model, x = network(), np.linspace(-1.0, 1.0, N)
     pred = model.predict(x, full_cov=True)
-    y = np.asarray(pred.sample(jax.random.key(1)))[:, 0]
+    y = np.array(pred.sample(jax.random.key(1)))[:, 0]
     y[2] = np.nan
     seen = ~np.isnan(y)
     truth = over_weights(x[seen], y[seen], 0.1)
     estimate = pred.estimate(y)
-    assert abs(float(estimate.value) - truth) < 5 * float(estimate.standard_error) < 1.0
-    assert estimate.effective_sample_size > 5
-    again = pred.estimate(y, key=jax.random.key(5)).value
-    assert abs(float(again) - truth) < 1.0 and float(again) != float(estimate.value)
+    assert abs(float(estimate.value) - truth) < 4.5 * float(estimate.standard_error)
+    assert estimate.standard_error < 0.3 and estimate.effective_sample_size > 5
 
 
 def test_particle_filters_are_unbiased_and_do_what_other_likelihoods_ask(monkeypatch):
@@ -189,8 +187,7 @@ def test_known_rows_have_h_from_q(name):
     np.testing.assert_allclose(pred.mean, mean, atol=2e-3)
     np.testing.assert_allclose(pred.variance, variance, rtol=0.01)
     np.testing.assert_allclose(pred.quantile(0.9), norm.ppf(0.9, mean, variance**0.5), atol=0.01)
-    held = np.where(np.isnan(LABELS), 0.7, np.nan)
-    held[0, 0] = 0.6  # so that each row has one
+    held = np.array([[0.6, np.nan], [np.nan, -1.7], [0.4, np.nan]])
     truth = np.where(np.isnan(held), 0.0, norm.logpdf(held, mean, variance**0.5)).sum(axis=1)
     np.testing.assert_allclose(pred.log_prob(held), truth, rtol=0.01, atol=0.01)
     y = np.asarray(pred.sample(KEY, 4000))

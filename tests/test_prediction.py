@@ -243,10 +243,11 @@ def test_outputs_of_a_deep_mixture():
     centred = means - means.mean(0)
     total = covs.mean(0) + np.einsum("snp,snq->npq", centred, centred) / 30
     np.testing.assert_allclose(post.covariance, total, rtol=1e-10)
-    samples = np.asarray(post.sample(KEY, (T,)))
-    products = np.einsum("tnp,tnq->tnpq", samples - means.mean(0), samples - means.mean(0))
-    error = products.std(0) / np.sqrt(T)
-    np.testing.assert_array_less(np.abs(products.mean(0) - total), 5 * error)
+    many = model.posterior(XS, output_cov=True, samples=T)  # samples are those of the model, not of 30 components
+    mean, samples = np.asarray(many.mean), np.asarray(post.sample(KEY, (T,)))
+    products = np.einsum("tnp,tnq->tnpq", samples - mean, samples - mean)
+    error = np.sqrt(2) * products.std(0) / np.sqrt(T)
+    np.testing.assert_array_less(np.abs(products.mean(0) - np.asarray(many.covariance)), 5 * error)
 
 
 def test_samples_of_a_function_without_variance():

@@ -256,7 +256,7 @@ class Model(Module):
         Args:
             data: `(X, y)` or an `ig.Data`, whose rows are numbered from 0; labels may be missing (NaN).
             steps: the number of steps.
-            learning_rate: the step size of Adam.
+            learning_rate: the step size of Adam at the start; it decays to 0.
             key: a random key, by default `jax.random.key(0)`.
 
         Returns:

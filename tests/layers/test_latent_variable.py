@@ -110,7 +110,7 @@ def test_joint_propagation_of_an_encoder_of_x_and_of_its_input():
     double, read = ig.layers.Deterministic(lambda x: 2.0 * x), ig.layers.Deterministic(lambda v: v[1:])
     model = ig.Model([double, layer, read], ig.likelihoods.Gaussian(0.1))
     for full_cov in (True, False):
-        f = model.predict(new.x, full_cov=full_cov, samples=2).latent_mean
+        f = model.posterior(new.x, full_cov=full_cov, samples=2).means
         np.testing.assert_allclose(f[..., 0], [12.0 * np.arange(4.0)] * 2, atol=1e-6)
 
 

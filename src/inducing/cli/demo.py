@@ -31,6 +31,7 @@ from inducing.likelihoods import Gaussian
 from inducing.means import Identity
 from inducing.model import Model
 from inducing.priors import GP, Independent
+from inducing.report.densities import plot_density
 from inducing.training.fit import FitResult, fit
 from inducing.training.monitor import Progress
 
@@ -156,13 +157,16 @@ def train(name: str, model: Model, data: Data, work: Budget, key: Array, progres
     )
 
 
-def density(
-    model: Model, x: Float[np.ndarray, " n"], y: Float[np.ndarray, " m"], key: Array
-) -> Float[np.ndarray, "m n"]:
-    """p(y | x) on a grid."""
-    predictive = model.predict(x, key=key, samples=300)
-    rows = jax.lax.map(lambda v: predictive.log_prob(jnp.full((len(x), 1), v)), jnp.asarray(y))
-    return np.exp(np.asarray(rows))
+def attainable(points: Float[np.ndarray, "N 2"]) -> float:
+    """The mean log-likelihood of pixels under their true p(y | x): uniform over the ink of their column.
+
+    >>> square = np.stack(np.meshgrid(np.arange(3.0), np.arange(4.0)), axis=-1).reshape(-1, 2)
+    >>> round(attainable(square), 4)                                    # −log 4: pixels of height 1
+    -1.3863
+    """
+    columns, counts = np.unique(points[:, 0].round(6), return_counts=True)
+    height = np.diff(np.unique(points[:, 1].round(6))).min()
+    return float(-np.sum(counts * np.log(counts * height)) / counts.sum())
 
 
 def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress: bool = True) -> list[Row]:
@@ -178,54 +182,51 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
     data = Data(seen[:, 0], seen[:, 1])
     key = jax.random.key(seed)
     print(f"{len(seen)} pixels of the letters DGP, {cut} held out; {work.features} inducing points a layer.")
-    rows, pictures = [], {}
+    rows, fitted = [], {}
     x, y = np.linspace(-3.2, 3.2, work.pixels), np.linspace(-3.6, 3.6, work.pixels)
     for name, model in models(work.features, key).items():
         began = time.perf_counter()
         result = train(name, model, data, work, key, progress)
         seconds = time.perf_counter() - began
-        score = result.model.predict(held_out[:, 0], key=key, samples=500).log_prob(held_out[:, 1])
+        score = result.model.predict(held_out[:, 0], key=key).log_prob(held_out[:, 1])
         error = float(score.std()) / np.sqrt(cut)
         rows.append(Row(name, result.bound, float(score.mean()), error, seconds, len(result.history.step)))
-        pictures[name] = density(result.model, x, y, key)
-    print_table(rows)
+        fitted[name] = result.model
+    print_table(rows, attainable(points))
     if late := [f"{r.name} ({r.steps} of {work.steps[r.name]} steps)" for r in rows if r.steps < work.steps[r.name]]:
         print(f"This machine was too slow, or too busy, to take all steps in the time given: {', '.join(late)}.")
-    draw(seen, pictures, x, y, path)
-    print(f"The data and the four predictive densities are in {path}.")
+    draw(seen, fitted, x, y, path)
+    print(f"The data, the four predictive densities and samples of them are in {path}.")
     return rows
 
 
-def print_table(rows: list[Row]) -> None:
-    """The results, one line a model."""
+def print_table(rows: list[Row], best: float) -> None:
+    """The results, one line a model, and the log-likelihood of the true densities."""
     print(f"\n{'model':<8}{'bound':>12}{'held-out log-likelihood':>27}{'seconds':>10}{'steps':>9}")
     for r in rows:
         score = f"{r.log_likelihood:.3f} ± {r.standard_error:.3f}"
         print(f"{r.name:<8}{r.bound:>12.1f}{score:>27}{r.seconds:>10.1f}{r.steps:>9}")
+    print(f"{'truth':<8}{'':>12}{f'{best:.3f}':>27}")
     print(
         "\nThe log-likelihood of a pixel's height y given x: higher is better. D is for deep, LV for a latent variable:"
     )
     print("it lets p(y | x) have several modes, one for each stroke at x.")
 
 
-def draw(points: np.ndarray, pictures: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, path: Path) -> None:
-    """Data and predictive densities side by side."""
+def draw(points: np.ndarray, fitted: dict[str, Model], x: np.ndarray, y: np.ndarray, path: Path) -> None:
+    """Data beside the predictive density of each model, and samples of it below."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    fig, axes = plt.subplots(1, 5, figsize=(17, 3.6), sharex=True, sharey=True, constrained_layout=True)
-    axes[0].plot(points[:, 0], points[:, 1], "k,")
-    axes[0].set_title("Data")
-    axes[0].set_ylabel("y")
-    for ax, (name, p) in zip(axes[1:], pictures.items(), strict=True):
-        bright = np.quantile(p, 0.995)  # each panel by itself: a GP's density is thin everywhere
-        ax.imshow(p, origin="lower", extent=(x[0], x[-1], y[0], y[-1]), cmap="gray", aspect="auto", vmin=0, vmax=bright)
-        ax.set_title(name)
-    for ax in axes:
-        ax.set_xlabel("x")
-        ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    fig, axes = plt.subplots(2, 5, figsize=(17, 7.0), sharex=True, sharey=True, constrained_layout=True)
+    axes[0, 0].plot(points[:, 0], points[:, 1], "k,")
+    axes[0, 0].set(title="Data", ylabel="y", xlabel="x")
+    axes[1, 0].axis("off")
+    for (above, below), (name, model) in zip(axes.T[1:], fitted.items(), strict=True):
+        plot_density(model, X=x, Y=y, ax=above).set(title=name, ylabel="")
+        plot_density(model, X=x, Y=y, draws=20, ax=below).set(title=f"{name}, samples", ylabel="")
     picture = io.BytesIO()
     fig.savefig(picture, dpi=150)
     write(path, picture.getvalue())

@@ -144,11 +144,11 @@ def _resample(key: Array, logs: Float[Array, "B S"]) -> tuple[Array, Float[Array
     """
     B, S = logs.shape
     uneven = jnp.exp(-jax.nn.logsumexp(2.0 * logs, axis=1)) < 0.5 * S
-    points = (jnp.arange(S)[None] + jax.random.uniform(key, (B, 1), logs.dtype)) / S
+    points = (jnp.arange(S, dtype=logs.dtype)[None] + jax.random.uniform(key, (B, 1), logs.dtype)) / S
     cdf = jnp.cumsum(jnp.exp(logs), axis=1)
     drawn = jnp.minimum(jax.vmap(jnp.searchsorted)(cdf, points), S - 1)
-    kept = jnp.where(uneven[:, None], drawn, jnp.arange(S)[None])
-    ancestors = (kept + S * jnp.arange(B)[:, None]).reshape(-1)
+    kept = jnp.where(uneven[:, None], drawn, jnp.arange(S, dtype=drawn.dtype)[None])
+    ancestors = (kept + S * jnp.arange(B, dtype=kept.dtype)[:, None]).reshape(-1)
     return ancestors, jnp.where(uneven[:, None], -math.log(S), logs)
 
 

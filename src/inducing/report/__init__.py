@@ -1,5 +1,6 @@
 """Plots of models and fits, one call each. They need Matplotlib (`pip install inducing[plot]`)."""
 
+from inducing.report.densities import plot_density as plot_density
 from inducing.report.fits import plot_calibration as plot_calibration
 from inducing.report.fits import plot_history as plot_history
 from inducing.report.predictions import plot_classification as plot_classification

@@ -57,7 +57,7 @@ def plot_posterior(
     ax = axes_or_new(ax, (8.0, 4.0))
     Z = inducing_inputs(model)
     data = with_inputs(data)
-    x = _grid(data, X, Z)
+    x = grid_of(data, X, Z, 400, "plot_posterior")
     pred = model.predict(x, samples=SAMPLES)
     if not isinstance(draws, numbers.Integral) or draws < 0:
         raise ValueError(f"draws must be a whole number from 0, got {draws!r}.")
@@ -182,13 +182,19 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
     return ax
 
 
-def _grid(data: Any, X: Any, Z: np.ndarray | None) -> np.ndarray:
+def grid_of(data: Any, X: Any, Z: np.ndarray | None, size: int, plot: str) -> np.ndarray:
+    """The inputs of a plot, in ascending order: X, or `size` of them over the range of the data or of Z.
+
+    Examples:
+        >>> print(grid_of(None, [1.0, 0.0], None, 3, "plot_posterior"))
+        [0. 1.]
+    """
     given = None if X is None else np.asarray(as_inputs(X))
     known = [a for a in (given, data if data is None else data.x) if a is not None] or [Z]
     if known[0] is None:
         raise ValueError("pass data or X, so that there is a range to draw.")
     if (width := max(a.shape[1] for a in known)) != 1:
-        raise ValueError(f"plot_posterior is for one-dimensional inputs, these have {width} columns.")
+        raise ValueError(f"{plot} is for one-dimensional inputs, these have {width} columns.")
     if given is not None:
         if np.ptp(given) == 0.0:
             raise ValueError(
@@ -197,7 +203,7 @@ def _grid(data: Any, X: Any, Z: np.ndarray | None) -> np.ndarray:
         return np.sort(given[:, 0])
     low, high = float(known[0].min()), float(known[0].max())
     margin = 0.08 * (high - low) or 1.0
-    return np.linspace(low - margin, high + margin, 400)
+    return np.linspace(low - margin, high + margin, size)
 
 
 def _colours(num: int) -> np.ndarray:

@@ -1,14 +1,17 @@
 """Latent variables of new data, for models with a Gaussian q(h_n) for each datum."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float
 
 from inducing._xla import compiled
+from inducing.bounds.elbo import elbo
 from inducing.bounds.terms import labels
 from inducing.checks import check_counts, checked_data
 from inducing.data import Data, as_data
@@ -16,7 +19,7 @@ from inducing.model import Model, enter
 from inducing.parameters import as_key, dtype_of
 from inducing.training.fit import fit
 
-DONORS, DRAWS = 256, 4  # training data that may lend their q(h) as a start, and draws of h by which they are compared
+DONORS, DRAWS = 256, 8  # training data that may lend their q(h) as a start, and draws of h in an expectation
 
 
 def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None) -> Model:
@@ -29,7 +32,7 @@ def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0
         model: a trained model whose latent variables have a Gaussian for each datum.
         data: `(X, y)` or an `ig.Data`, whose rows are numbered from 0; labels may be missing (NaN).
         steps: the number of steps.
-        learning_rate: the step size of Adam.
+        learning_rate: the step size of Adam at the start; it decays to 0.
         key: a random key, by default `jax.random.key(0)`.
 
     Returns:
@@ -65,9 +68,10 @@ def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0
     result = fit(
         new,
         data,
+        objective=partial(elbo, samples=DRAWS),
         method="adam",
         steps=steps,
-        learning_rate=learning_rate,
+        optimiser=optax.adam(optax.cosine_decay_schedule(learning_rate, steps)),  # the bound is noisy, so end slowly
         freeze=others,
         initialise=False,
         progress=False,
