@@ -57,7 +57,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     """
     conjugate = Conjugate(model)
     mask = labels(data)[1]
-    value = log_density(*_residuals(conjugate, data)) - 0.5 * math.log(2.0 * math.pi) * jnp.sum(mask)
+    K, r = _residuals(conjugate, data)
+    value = log_density(K, r) - 0.5 * math.log(2.0 * math.pi) * jnp.sum(mask, dtype=r.dtype)
     if not isinstance(value, jax.core.Tracer) and not jnp.isfinite(value):
         noise = jnp.min(jnp.where(mask, conjugate.noise(data), jnp.inf))
         raise ValueError(
