@@ -111,11 +111,11 @@ def _covariance(prior: AbstractPrior, x: Array, seen: Array, noise: Array, block
         return masked(prior.covariance(x), seen, seen) + jnp.diag(noise)
 
     def between(x: Array, seen: Array) -> Array:
-        return masked(prior.covariance(x[1], x[0]), seen[1], seen[0])
+        return masked(prior.covariance(x[0], x[1]), seen[0], seen[1])
 
     parts = list(jax.vmap(own)(cut(x, blocks), cut(seen, blocks), cut(noise, blocks)))
     while (pairs := len(parts) // 2) > 0:
         halves = (cut(a, 2 * pairs).reshape(pairs, 2, -1, *a.shape[1:]) for a in (x, seen))
-        below = jax.vmap(between)(*halves)
-        parts = [Halves(parts[2 * i], below[i], parts[2 * i + 1]) for i in range(pairs)]
+        above = jax.vmap(between)(*halves)
+        parts = [Halves(parts[2 * i], above[i], parts[2 * i + 1]) for i in range(pairs)]
     return parts[0]

@@ -164,7 +164,7 @@ def attainable(points: Float[np.ndarray, "N 2"]) -> float:
     >>> round(attainable(square), 4)                                    # −log 4: pixels of height 1
     -1.3863
     """
-    columns, counts = np.unique(points[:, 0].round(6), return_counts=True)
+    counts = np.unique(points[:, 0].round(6), return_counts=True)[1]
     height = np.diff(np.unique(points[:, 1].round(6))).min()
     return float(-np.sum(counts * np.log(counts * height)) / counts.sum())
 

@@ -36,6 +36,17 @@ def qmc_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
     return z, np.full(len(z), 1.0 / len(z))
 
 
+@functools.cache
+def matched_rule(dim: int, num: int) -> np.ndarray:
+    """Nodes [num, dim] of equal weight for N(0, I): those of `qmc_rule`, made to have the covariance I.
+
+    Being antithetic as well, they integrate all polynomials of degree three exactly.
+    """
+    z = qmc_rule(dim, num)[0]
+    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    return z @ (vectors / np.sqrt(values)) @ vectors.T
+
+
 def root(cov: Float[Array, "*N F F"]) -> Float[Array, "*N F F"]:
     """A lower-triangular square root of positive semi-definite matrices, singular ones included.
 
