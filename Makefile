@@ -8,7 +8,7 @@ PIP = $$($(BIN)/python -m pip --version >/dev/null 2>&1 && echo "$(BIN)/python -
 INSTALL = PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet --disable-pip-version-check
 PEER_PIP = $$(.venv-bench/$*/bin/python -m pip --version >/dev/null 2>&1 && echo ".venv-bench/$*/bin/python -m pip" || echo "$(PYTHON) -m pip --python .venv-bench/$*/bin/python")
 
-.PHONY: demo examples gallery docs docs-serve test lint format bench bench-fit release clean
+.PHONY: demo examples gallery docs docs-serve test torture lint format bench bench-fit release clean
 .DELETE_ON_ERROR:
 
 demo: .venv/plot.stamp
@@ -31,6 +31,10 @@ docs-serve: .venv/test.stamp
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
+
+# Hard conditions, at length: bad input, damaged files, kills, Ctrl-C, threads, memory and float32, in half an hour.
+torture: .venv/test.stamp
+	$(BIN)/python benchmarks/torture
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check

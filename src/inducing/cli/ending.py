@@ -1,5 +1,6 @@
 """How a command ends before it is done: at Ctrl-C, and when nobody reads its output any more."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -37,6 +38,7 @@ def ends_early() -> Generator[None]:
     """
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, _interrupt) if main else None
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # all is done, only JAX takes a while to end
     try:
         try:
             yield
