@@ -241,7 +241,7 @@ def _factor(value: Any, shape: tuple[int, int], dtype: Any) -> Array | None:
     """τ [#D+1, #P]; a factor for each weight is refused, since the prior would become q(W)."""
     if value is None:
         return None
-    factor = as_float_array(value)
+    factor = as_numbers("prior_factor", value)
     allowed = {(): (1, 1), (1, 1): (1, 1), (shape[0], 1): (shape[0], 1), (1, shape[1]): (1, shape[1])}
     if factor.shape not in allowed:
         raise ValueError(
