@@ -317,7 +317,7 @@ def as_numbers(name: str, value: Any) -> Array:
         >>> as_numbers("W", [[1.0], [2.0, 3.0]])
         Traceback (most recent call last):
             ...
-        TypeError: W must be an array of numbers, got a list of 2.
+        TypeError: W must be an array of numbers, got [list, list].
     """
     array = as_float_array(value)
     if not _is_numeric(array):

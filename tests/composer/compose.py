@@ -129,8 +129,12 @@ def kernel(dice: Dice, dim: int, smoothness: int, depth: int = 2) -> Part:
         return Part("ig.kernels.ActiveDims", options={"kernel": inner(len(dims)), "dims": dims})
 
     def changing() -> Part:
-        options = {"kernels": (inner(), inner()), "locations": [dice.number(-0.3, 0.3)]}
-        options |= {"steepness": dice.number(1.0, 4.0), "dim": int(dice.rng.integers(dim))}
+        options = {
+            "kernels": (inner(), inner()),
+            "locations": [dice.number(-0.3, 0.3)],
+            "steepness": dice.number(1.0, 4.0),
+            "dim": int(dice.rng.integers(dim)),
+        }
         return Part("ig.kernels.ChangePoint", options=options)
 
     forms: list[Callable[[], Part]] = [

@@ -177,9 +177,8 @@ class Labels:
         parts = [part_of(self.likelihood, p) for p in range(self.num_outputs)]
         latents = [latents_of(part, p, self.num_outputs) for p, (part, _) in enumerate(parts)]
         seen = np.flatnonzero(~np.isnan(y))
-        return sum(
-            log_density(distribution(parts[p][0], [f[i] for i in latents[p]], parts[p][1], n), y[p]) for p in seen
-        )
+        logs = [log_density(distribution(parts[p][0], [f[i] for i in latents[p]], parts[p][1], n), y[p]) for p in seen]
+        return float(np.sum(logs))
 
     def predictive(self, mean: Array, cov: Array, y: Array) -> tuple[Array, Array, float, Array]:
         """Mean and variance of each label, Σ_p log E p(y_p | f), and P(label ≤ y_p), of a new datum."""

@@ -373,7 +373,7 @@ def _operated(kernel: Part, derivatives: list[Array]) -> Array:
     p, rate, _ = _matern(kernel)
     binomial = [1, p, p * (p - 1) // 2, 1][: p + 1]
     binomial[p] = 1
-    return sum(binomial[j] * rate ** (p - j) * derivatives[j] for j in range(p + 1))
+    return np.sum([binomial[j] * rate ** (p - j) * derivatives[j] for j in range(p + 1)], axis=0)
 
 
 def _rule(a: float, b: float, nodes: int, panels: int = 1) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ class SparseGP:
         """Prior mean [n·P], covariance [n·P, n·P] and Kuf [L·M, n·P] of the outputs at X, datum by datum."""
         atoms, mean = self.prior.outputs(X)
         triples = list(zip(self.prior.kernels, self.features, atoms, strict=True))
-        Kff = sum(covariance(k, a, a) for k, _, a in triples)
+        Kff = np.sum([covariance(k, a, a) for k, _, a in triples], axis=0)
         return mean, Kff, np.concatenate([covariance(k, f, a) for k, f, a in triples])
 
     def joint(self, X: Array) -> tuple[Array, Array]:

@@ -3,8 +3,8 @@
     p(y_1, …, y_N) = ∫ Π_n p(y_n | f_n) p(f_n | x_n, h_n, past) p(h_n) dh_n df_n
 
 A particle holds, for each random function, the inputs at which it was seen and what was seen there: values that were
-sampled, or the labels of a last layer with Gaussian noise. Given these the function at a new input is Gaussian. For each
-datum a particle tries K values of h_n and of the functions below the last layer (a lattice, shifted at random for each
+sampled, or the labels of a last layer with Gaussian noise. Given these the function at a new input is Gaussian. For
+each datum a particle tries K values of h_n and of the functions below the last layer (a lattice, shifted at random for each
 particle and datum), takes the mean of their densities of y_n as its weight, and goes on with one of them, chosen in
 proportion. Particles are resampled where their weights have become uneven. The product over the data of mean weights is
 an unbiased estimate of the density, so the mean over independent filters is one too.

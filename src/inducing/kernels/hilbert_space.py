@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from inducing.declared import shown
 from inducing.kernels.base import AbstractKernel, FeatureMap, as_points, symmetric
 from inducing.kernels.forms import Box, LaplacianBasis
 from inducing.kernels.stationary import AbstractStationary
-from inducing.parameters import as_numbers
 
 MOST = 5000
 
@@ -25,7 +25,10 @@ def as_box(box: Any) -> Box:
     >>> as_box((0, 1))
     ((0.0, 1.0),)
     """
-    box = np.atleast_2d(np.asarray(as_numbers("box", box), float))
+    try:
+        box = np.atleast_2d(np.asarray(box, float))
+    except (TypeError, ValueError):
+        raise TypeError(f"box must be pairs of numbers (low, high), one for each dimension, got {shown(box)}.") from None
     if box.ndim != 2 or box.shape[1] != 2:
         raise ValueError(f"box must be pairs (low, high), one for each dimension, got shape {list(box.shape)}.")
     for d, (low, high) in enumerate(box):

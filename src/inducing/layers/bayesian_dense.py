@@ -112,7 +112,7 @@ class BayesianDense(AbstractLayer):
 
     def __check_init__(self):
         shape, size = self.mean.shape, self.mean.size
-        if self.mean.ndim != 2 or shape[0] < 2 or not size:
+        if self.mean.ndim != 2 or not size:
             raise ValueError(f"mean must be [D + 1, P], got shape {list(shape)}.")
         for name in ("prior_mean", "prior_scale") if self.scale is None else ("prior_mean", "prior_scale", "scale"):
             if getattr(self, name).shape != shape:

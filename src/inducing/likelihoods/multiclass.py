@@ -1,5 +1,7 @@
 """Likelihoods of unordered classes, with one latent function for each class."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,12 +13,15 @@ from inducing.likelihoods.base import BEND, AbstractLikelihood
 from inducing.likelihoods.gaussian import regress
 from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import Support, classes
-from inducing.numerics.cubature import gaussian_nodes, qmc_rule, root, tensor_rule
-from inducing.numerics.quadrature import expectation, graded_nodes, log_expectation, tower_expectation
+from inducing.numerics.classes import expected_logsumexp, prob_largest
+from inducing.numerics.cubature import gaussian_nodes, matched_rule, qmc_rule, root
+from inducing.numerics.quadrature import graded_nodes, log_expectation, tower_expectation
 from inducing.numerics.special import log_sigmoid_tower, safe_sqrt
 from inducing.parameters import UNIT_INTERVAL, as_whole, fixed
 
-QMC_NODES = 1024
+QMC_NODES = 1024  # for predictions
+TRAINING_NODES = 64  # for the bound: its cost is mostly theirs
+LARGEST, TRAINING_LARGEST = 80, 32  # nodes in one dimension, for predictions and for the bound
 
 
 class AbstractCategorical(AbstractLikelihood):
@@ -99,9 +104,12 @@ class Softmax(AbstractCategorical):
 
         p(y = c | f) = e^{f_c} / Σ_j e^{f_j}
 
-    Only the C − 1 margins f_c − f_y matter. Expectations over them use a one-dimensional rule for two classes, a
-    two-dimensional rule for three, and a fixed quasi-Monte Carlo rule for more, with an error of about 1e-3 (about 1e-2
-    if latents have a standard deviation of 5 or more).
+    Only the C − 1 margins f_c − f_y matter. For two classes, expectations over them use a one-dimensional rule.
+    Otherwise the bound, E log p = E f_y − E log Σ_c e^{f_c}, averages over 64 fixed quasi-Monte Carlo nodes, in time
+    proportional to C and without random noise. For each datum its error is about 5e-4, 1e-2 and 0.1 nats if latents
+    have a standard deviation of 0.5, 1.5 and 5, and averages out over data in part; probabilities in its gradient are
+    off by 1e-4, 3e-3 and 1e-2. Predictions take more nodes: for three classes a two-dimensional rule that is right to
+    1e-5, for more classes 1024 nodes, with an error of about 1e-3 (1e-2 for a standard deviation of 5).
 
     Args:
         num_classes: C, at least 2.
@@ -126,26 +134,18 @@ class Softmax(AbstractCategorical):
 
         return CategoricalLogits(f[..., None, :])
 
-    def _nodes(self, mean: Array, cov: Array, y: Array) -> tuple[Array, Array]:
-        """log p(y | f) at nodes [K, N, 1], and their weights [K, 1, 1]."""
-        if self.num_classes == 3:
-            z, w = tensor_rule(2, 26)
-            margin = gaussian_nodes(*_margins(mean, cov, y), z)
-            logs = -jax.nn.logsumexp(
-                jnp.concatenate([jnp.zeros_like(margin[..., :1]), margin], -1), axis=-1, keepdims=True
-            )
-        else:
-            z, w = qmc_rule(self.num_classes, QMC_NODES)
-            logs = jax.vmap(lambda f: self.log_prob(f, y))(gaussian_nodes(mean, cov, z))
-        return logs, jnp.asarray(w, mean.dtype)[:, None, None]
-
     def expected_log_prob(self, mean, cov, y, *, index=None):
         if self.num_classes == 2:
             margin, spread = _margins(mean, cov, y)
             zero = jnp.zeros_like(margin)
             return tower_expectation(log_sigmoid_tower, -margin, spread[..., 0], 28, zero, BEND)
-        logs, w = self._nodes(mean, cov, y)
-        return jnp.sum(w * logs, axis=0)
+        own = jnp.arange(self.num_classes, dtype=y.dtype)[None, :] == y
+        if cov.ndim == mean.ndim:
+            expected = expected_logsumexp(mean, cov, TRAINING_NODES)
+        else:
+            nodes = gaussian_nodes(mean, cov, matched_rule(self.num_classes, TRAINING_NODES))
+            expected = jnp.mean(logsumexp(nodes, axis=-1, keepdims=True), axis=0)
+        return jnp.sum(jnp.where(own, mean, 0.0), axis=1, keepdims=True) - expected
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         if self.num_classes == 2:
@@ -154,8 +154,9 @@ class Softmax(AbstractCategorical):
             return log_expectation(jax.nn.log_sigmoid, -margin, spread[..., 0], 80, zero, zero + BEND)
         if self.num_classes == 3:
             return _log_first_of_three(*_margins(mean, cov, y))
-        logs, w = self._nodes(mean, cov, y)
-        return logsumexp(logs + jnp.log(w), axis=0)
+        z, _ = qmc_rule(self.num_classes, QMC_NODES)
+        logs = jax.vmap(lambda f: self.log_prob(f, y))(gaussian_nodes(mean, cov, z))
+        return logsumexp(logs, axis=0) - math.log(QMC_NODES)
 
 
 def _log_first_of_three(margin: Array, cov: Array) -> Array:
@@ -181,8 +182,9 @@ class RobustMax(AbstractCategorical):
         p(y = c | f) = 1 − ε if c = argmax f, else ε/(C − 1),    ε = `epsilon`
         E log p(y | f) = P log(1 − ε) + (1 − P) log(ε/(C − 1)),    P = P(f_y is the largest)
 
-    For independent latents P is a one-dimensional integral of a product of normal cdfs. For correlated ones it is
-    computed by quasi-Monte Carlo.
+    For independent latents P is a one-dimensional integral of a product of normal cdfs, in time proportional to C: the
+    bound takes 32 nodes, with an error of P of about 1e-4, predictions 80. For correlated latents it is computed by
+    quasi-Monte Carlo.
 
     Args:
         num_classes: C, at least 2.
@@ -228,27 +230,18 @@ class RobustMax(AbstractCategorical):
             Probabilities [N, 1].
         """
         if cov.ndim == mean.ndim:
-            return _largest_independent(mean, cov, y)
+            return prob_largest(mean, cov, y, LARGEST)
         return _largest_correlated(*_margins(mean, cov, y))
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        P = self.prob_largest(mean, cov, y)
+        independent = cov.ndim == mean.ndim
+        P = prob_largest(mean, cov, y, TRAINING_LARGEST) if independent else self.prob_largest(mean, cov, y)
         hit, miss = self._log_hit()
         return P * hit + (1 - P) * miss
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         P = self.prob_largest(mean, cov, y)
         return jnp.log(P * (1 - self.epsilon) + (1 - P) * (self.epsilon / (self.num_classes - 1)))
-
-
-def _largest_independent(mean: Array, variance: Array, y: Array) -> Array:
-    own, others = y.astype(int), _others(y, mean.shape[-1])
-    m, v = jnp.take_along_axis(mean, own, axis=1), jnp.take_along_axis(variance, own, axis=1)
-    rival = jnp.take_along_axis(mean, others, axis=1)
-    sd = jnp.maximum(safe_sqrt(jnp.take_along_axis(variance, others, axis=1)), 1e-3 * safe_sqrt(v) + 1e-8)
-    best = jnp.argmax(rival - 3 * sd, axis=1, keepdims=True)  # the steepest cdf that no other one cuts off
-    centre, width = jnp.take_along_axis(rival, best, axis=1), jnp.take_along_axis(sd, best, axis=1)
-    return expectation(lambda f: jnp.prod(ndtr((f - rival) / sd), axis=1, keepdims=True), m, v, 80, centre, 1.5 * width)
 
 
 def _largest_correlated(margin: Array, cov: Array) -> Array:

@@ -58,8 +58,8 @@ def depth(rows: int) -> int:
     """How often so many rows are halved until blocks are small.
 
     Examples:
-        >>> depth(256), depth(257), depth(3000)
-        (0, 1, 4)
+        >>> depth(BLOCK), depth(BLOCK + 1), depth(8 * BLOCK)
+        (0, 1, 3)
     """
     return max(0, math.ceil(math.log2(max(rows, 1) / BLOCK)))
 

@@ -1,7 +1,7 @@
 """Expectations over the latents of C classes, in O(C), with derivatives from the same pass over the nodes.
 
-Arrays have the shape [nodes, classes, rows], and a block of rows at a time, so that they stay in the cache and loops run
-along the rows. Nothing is stored for the reverse pass but the derivatives themselves.
+Arrays have the shape [nodes, classes, rows] and hold a block of rows at a time, so that they stay in the cache and loops
+run along the rows. Nothing is stored for the reverse pass but the derivatives themselves.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing._xla import barrier
+from inducing.numerics.cubature import matched_rule
 from inducing.numerics.quadrature import graded_nodes
 from inducing.numerics.special import safe_sqrt
 
@@ -22,7 +23,7 @@ ENTRIES = 2**17  # of an array over a block of rows
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def expected_logsumexp(
-    mean: Float[Array, "N C"], variance: Float[Array, "N C"], nodes: Callable[[], np.ndarray]
+    mean: Float[Array, "N C"], variance: Float[Array, "N C"], num: int
 ) -> Float[Array, "N 1"]:
     """E log Σ_c e^{f_c} of independent f_c ~ N(mean, variance), as an average over nodes f = mean + sd·z.
 
@@ -32,29 +33,28 @@ def expected_logsumexp(
     Args:
         mean: means [N, C].
         variance: variances [N, C].
-        nodes: gives the nodes z [K, C] for N(0, I), all of the same weight.
+        num: the number of nodes z, those of `matched_rule`.
 
     Returns:
         Expectations [N, 1].
 
     Examples:
         >>> zero = jnp.zeros((1, 3))
-        >>> round(float(expected_logsumexp(zero, zero, lambda: np.ones((2, 3)))[0, 0]), 6)      # log 3
+        >>> round(float(expected_logsumexp(zero, zero, 16)[0, 0]), 6)      # log 3
         1.098612
     """
-    return _logsumexp(mean, variance, nodes)[0]
+    return _logsumexp(mean, variance, num)[0]
 
 
 @expected_logsumexp.defjvp
-def _expected_logsumexp_jvp(nodes, primals, tangents):
-    value, slope, bend = _logsumexp(*primals, nodes)
+def _expected_logsumexp_jvp(num, primals, tangents):
+    value, slope, bend = _logsumexp(*primals, num)
     return value, jnp.sum(slope * tangents[0] + bend * tangents[1], axis=1, keepdims=True)
 
 
-def _logsumexp(mean: Array, variance: Array, nodes: Callable[[], np.ndarray]) -> tuple[Array, Array, Array]:
+def _logsumexp(mean: Array, variance: Array, num: int) -> tuple[Array, Array, Array]:
     """The expectation [N, 1] and its derivatives in the mean and the variance [N, C]."""
-    z = jnp.asarray(nodes(), mean.dtype)[:, :, None]
-    K = len(z)
+    z = jnp.asarray(matched_rule(mean.shape[1], num), mean.dtype)[:, :, None]
 
     def block(mean: Array, variance: Array) -> tuple[Array, Array, Array]:  # [C, n]
         sd = safe_sqrt(variance)
@@ -62,11 +62,11 @@ def _logsumexp(mean: Array, variance: Array, nodes: Callable[[], np.ndarray]) ->
         top = jnp.max(f, axis=1, keepdims=True)
         e = barrier(jnp.exp(f - top))
         total = jnp.sum(e, axis=1, keepdims=True)
-        value = jnp.sum(top + jnp.log(total), axis=0) / K
-        p = e * (1.0 / (K * total))
+        value = jnp.sum(top + jnp.log(total), axis=0) / num
+        p = e * (1.0 / (num * total))
         return value, jnp.sum(p, axis=0), _half_inverse(sd) * jnp.sum(p * z, axis=0)
 
-    return _over_rows(block, K, mean, variance)
+    return _over_rows(block, num, mean, variance)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -77,8 +77,8 @@ def prob_largest(
 
         P = E_{f_y} Π_{c ≠ y} Φ((f_y − m_c)/s_c)
 
-    by the graded trapezoid rule in f_y, whose nodes gather where the product rises. Deviations s_c of rivals count as at
-    least a thousandth of s_y.
+    by the graded trapezoid rule in f_y, whose nodes gather where the product rises. Deviations s_c of rivals count as
+    at least a thousandth of s_y.
 
     Args:
         mean: means [N, C].
@@ -143,10 +143,11 @@ def _half_inverse(sd: Array) -> Array:
     return jnp.where(positive, 0.5 / jnp.where(positive, sd, 1.0), 0.0)
 
 
-def _over_rows(block: Callable, num: int, *arrays: Float[Array, "N c"]) -> tuple[Array, ...]:
+def _over_rows(block: Callable, num: int, *arrays: Array) -> tuple[Array, Array, Array]:
     """block of the transposed arrays, some rows at a time; its results are transposed back."""
     N, C = arrays[0].shape
     n = min(max(ENTRIES // (num * C), 16), max(N, 1))
     pieces = [jnp.pad(a, ((0, -N % n), (0, 0)), mode="edge").reshape(-1, n, a.shape[1]) for a in arrays]
     out = jax.lax.map(lambda rows: tuple(o.T for o in block(*(a.T for a in rows))), tuple(pieces))
-    return tuple(o.reshape(-1, o.shape[2])[:N] for o in out)
+    value, slope, bend = (o.reshape(-1, o.shape[2])[:N] for o in out)
+    return value, slope, bend

@@ -40,9 +40,12 @@ def qmc_rule(dim: int, num: int) -> tuple[np.ndarray, np.ndarray]:
 def matched_rule(dim: int, num: int) -> np.ndarray:
     """Nodes [num, dim] of equal weight for N(0, I): those of `qmc_rule`, made to have the covariance I.
 
-    Being antithetic as well, they integrate all polynomials of degree three exactly.
+    Being antithetic as well, they integrate all polynomials of degree three exactly. In more than num/4 dimensions
+    they are too few for that, and only their variances are made 1.
     """
     z = qmc_rule(dim, num)[0]
+    if 4 * dim > num:
+        return z / np.sqrt((z**2).mean(axis=0))
     values, vectors = np.linalg.eigh(z.T @ z / len(z))
     return z @ (vectors / np.sqrt(values)) @ vectors.T
 

@@ -91,7 +91,7 @@ def fit(
     key: Array | None = None,
     checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int | None = None,
-    seconds: float | None = None,
+    seconds: int | float | None = None,
 ) -> FitResult:
     """Train a model on data by maximising an objective.
 

@@ -88,8 +88,8 @@ def _rows(model: Model) -> list[Any]:
 def _check(model: Model) -> None:
     if not _rows(model):
         raise ValueError(
-            "infer is for latent variables with a PerDatumEncoder, and this model has none; an encoder that sees labels "
-            "needs no training for new data: call model.reconstruct(data)."
+            "infer is for latent variables with a PerDatumEncoder, and this model has none; an encoder that sees "
+            "labels needs no training for new data: call model.reconstruct(data)."
         )
     if model.likelihood.num_data() is not None:
         raise ValueError(
