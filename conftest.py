@@ -14,6 +14,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
 
 import gc
 import json
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -30,6 +31,8 @@ hypothesis.settings.register_profile("inducing", deadline=None, derandomize=True
 hypothesis.settings.load_profile("inducing")
 
 gc.set_threshold(50_000)  # tracing makes many objects, few in cycles: to look for these took an eighth of the time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs with Ctrl-C ignored
 
 ROOT = Path(__file__).resolve().parent
 

@@ -317,11 +317,12 @@ def as_numbers(name: str, value: Any) -> Array:
         >>> as_numbers("W", [[1.0], [2.0, 3.0]])
         Traceback (most recent call last):
             ...
-        TypeError: W must be an array of numbers, got [list, list].
+        TypeError: W must be an array of numbers, in rows of equal length, got [list, list].
     """
     array = as_float_array(value)
     if not _is_numeric(array):
-        raise TypeError(f"{name} must be an array of numbers, got {shown(value)}.")
+        rows = ", in rows of equal length" * isinstance(value, list | tuple)
+        raise TypeError(f"{name} must be an array of numbers{rows}, got {shown(value)}.")
     return array
 
 

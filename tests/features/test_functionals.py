@@ -333,7 +333,7 @@ def test_bad_arguments_are_named():
         (lambda: F.EigenMercer(3, [0.0], [-1.0]), "std must be positive"),
         (lambda: F.EigenMercer(3, [0.0], [1.0]).Kuu(k.SquaredExponential([1.0, 2.0]), 0.0), "lengthscale has 2"),
         (lambda: F.EigenNumerical([[0.0], [1.0]], 3), "between 1 and the 2 points"),
-        (lambda: F.SphericalHarmonics(3, 2.5), "degrees must be different whole numbers from 0, got 2.5"),
+        (lambda: F.SphericalHarmonics(3, 2.5), "degrees must be .*whole number.*got .2.5"),
         (lambda: F.SphericalHarmonics(10, 2), "dim must be from 2 to 9"),
         (lambda: F.SphericalHarmonics(8, 12), "features, more than"),
         (lambda: F.Multiscale([[0.0]], [[1.0, 2.0]]), "Z and widths"),
@@ -356,16 +356,16 @@ def test_bad_arguments_are_named():
         (lambda: k.HilbertSpace(k.Matern32(), (1.0, -1.0), 4), "low < high"),
     ]
     for call, message in wrong:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             call()
 
 
 def test_numbers_that_are_not_whole_are_named(unchecked):
     for call, message in (
-        (lambda: F.InducingDerivatives([[0.0, 1.0]], (0.5,)), "dims holds 0.5"),
+        (lambda: F.InducingDerivatives([[0.0, 1.0]], (0.5,)), "dims must be .*whole number.* got .0.5"),
         (lambda: F.Integral(lambda x: x, [0.0], [1.0], 2.5), "number of nodes in each dimension must be .*got 2.5"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             call()
 
 

@@ -56,7 +56,7 @@ class SphericalHarmonics(AbstractFeatures):
         most = as_whole(degrees)
         if isinstance(most, int):
             degrees = range(min(most, MOST) + 1)  # refused below if there are more
-        self.degrees = tuple(as_whole(d) for d in degrees) if isinstance(degrees, Iterable) else ()
+        self.degrees = tuple(as_whole(d) for d in (degrees if isinstance(degrees, Iterable) else (degrees,)))
 
     def __check_init__(self):
         if not 2 <= self.dim <= 9:

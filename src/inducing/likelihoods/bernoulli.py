@@ -16,7 +16,7 @@ from inducing.likelihoods.base import (
     marginal_variance,
     quadrature_moments,
 )
-from inducing.likelihoods.links import AbstractShareLink, as_share_link, check_link
+from inducing.likelihoods.links import AbstractShareLink, as_share_link
 from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.numerics.cdfs import threshold_cdf
@@ -49,9 +49,6 @@ class Bernoulli(AbstractLikelihood):
     @property
     def joint(self) -> bool:
         return False
-
-    def __check_init__(self):
-        check_link("Bernoulli", self.link, AbstractShareLink, '"probit" or "logit"')
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -116,7 +113,6 @@ class Binomial(AbstractElementwise):
     link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
 
     def __check_init__(self):
-        check_link("Binomial", self.link, AbstractShareLink, '"probit" or "logit"')
         for value in jax.tree.leaves(self.total_count):
             if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
                 value = np.asarray(value)

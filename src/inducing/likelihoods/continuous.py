@@ -21,7 +21,7 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.links import AbstractShareLink, as_share_link, check_link
+from inducing.likelihoods.links import AbstractShareLink, as_share_link
 from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.numerics.cdfs import student_t_cdf, threshold_cdf
@@ -403,9 +403,6 @@ class Beta(AbstractElementwise):
 
     scale: Float[Array, "*P"] = positive(1.0)
     link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
-
-    def __check_init__(self):
-        check_link("Beta", self.link, AbstractShareLink, '"probit" or "logit"')
 
     @property
     def supports(self) -> tuple[Support, ...]:

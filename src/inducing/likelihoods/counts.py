@@ -19,7 +19,7 @@ from inducing.likelihoods.base import (
     quadrature_expected_log_prob,
     quadrature_moments,
 )
-from inducing.likelihoods.links import AbstractRateLink, as_positive_link, check_link, logistic_expected_log_prob
+from inducing.likelihoods.links import AbstractRateLink, as_positive_link, logistic_expected_log_prob
 from inducing.likelihoods.starts import LatentStart, start_of_counts, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import COUNT, Support
 from inducing.numerics.cdfs import threshold_cdf
@@ -116,9 +116,6 @@ class Poisson(AbstractElementwise):
 
     link: AbstractRateLink = eqx.field(converter=as_positive_link, default="exp")
     exposure: Float[Array, "*P"] | PerDatum = fixed(1.0, POSITIVE)
-
-    def __check_init__(self):
-        check_link("Poisson", self.link, AbstractRateLink, '"exp" or "softplus"')
 
     @property
     def supports(self) -> tuple[Support, ...]:

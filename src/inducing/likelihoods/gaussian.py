@@ -10,7 +10,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
-from inducing.likelihoods.links import AbstractPositiveLink, as_positive_link, check_link
+from inducing.likelihoods.links import AbstractPositiveLink, as_positive_link
 from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy_labels
 from inducing.likelihoods.supports import REAL, Support
 from inducing.numerics.quadrature import expectation, log_expectation
@@ -130,10 +130,6 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     """
 
     link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
-
-    def __check_init__(self):
-        options = '"exp", "softplus" or a positive function'
-        check_link("HeteroscedasticGaussian", self.link, AbstractPositiveLink, options)
 
     @property
     def joint(self) -> bool:

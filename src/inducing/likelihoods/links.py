@@ -44,6 +44,8 @@ class AbstractLink(eqx.Module):
 class AbstractPositiveLink(AbstractLink):
     """A link whose values are positive."""
 
+    _such_as = '"exp", "softplus" or a positive function'
+
     @property
     @question
     def exponential(self) -> bool:
@@ -53,6 +55,8 @@ class AbstractPositiveLink(AbstractLink):
 
 class AbstractRateLink(AbstractPositiveLink):
     """A link for the rate of counts."""
+
+    _such_as = '"exp" or "softplus"'
 
     @abc.abstractmethod
     def log_slope(self, f: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -137,6 +141,8 @@ class PositiveFunction(AbstractPositiveLink):
 
 class AbstractShareLink(AbstractLink):
     """A link whose values are shares p in (0, 1), with link(−f) = 1 − link(f)."""
+
+    _such_as = '"probit" or "logit"'
 
     @property
     @abc.abstractmethod
@@ -263,7 +269,7 @@ def logistic_expected_log_prob(
 
 
 def as_share_link(link: Any) -> Any:
-    """A link for shares from its name; other values stay as they are, for `check_link` to refuse.
+    """A link for shares from its name; other values stay as they are, for the check of the field to refuse.
 
     Args:
         link: "probit", "logit" or a link.
@@ -279,7 +285,7 @@ def as_share_link(link: Any) -> Any:
 
 
 def as_positive_link(link: Any) -> Any:
-    """A positive link from its name or from a function; other values stay as they are, for `check_link` to refuse.
+    """A positive link from its name or from a function; other values stay as they are, for the check of the field to refuse.
 
     Args:
         link: "exp", "softplus", any positive function of arrays, or a link.
@@ -300,19 +306,3 @@ def as_positive_link(link: Any) -> Any:
 
 def _named(link: Any, links: dict[str, AbstractLink]) -> Any:
     return links.get(link, link) if isinstance(link, str) else link
-
-
-def check_link(owner: str, link: Any, kind: type[AbstractLink], options: str) -> None:
-    """Raise a ValueError unless the link of a likelihood is of the kind that it needs.
-
-    Args:
-        owner: the name of the likelihood.
-        link: what the converters made of the user's argument.
-        kind: the abstract class of links that the likelihood takes.
-        options: the links that users can choose from, for the message.
-
-    Raises:
-        ValueError: if `link` is of another kind.
-    """
-    if not isinstance(link, kind):
-        raise ValueError(f"{owner}.link must be {options}, got {link!r}.")

@@ -34,7 +34,7 @@ def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: in
     """The x in [lower, upper] where an increasing fn crosses 0, elementwise, at least as exact as `steps` bisections.
 
     Half as many evaluations suffice where fn is smooth (`_bracket`), and a Newton step refines the result. Derivatives
-    with respect to what fn depends on are those of the crossing, −∂fn/fn′. The result is NaN where fn is.
+    with respect to what fn depends on are those of the crossing, −∂fn/fn′. The result is NaN where fn(lower) is.
 
     Examples:
         >>> print(crossing(lambda x: x**3 - 2.0, jnp.zeros(1), 2 * jnp.ones(1), 20).round(12))
@@ -48,8 +48,7 @@ def crossing(fn: Callable[[Array], Array], lower: Array, upper: Array, steps: in
     slope = jax.lax.stop_gradient(slope)
     rises = slope > 0
     step = jnp.where(rises, value / jnp.where(rises, slope, 1.0), 0.0)
-    found = jnp.clip(x - step, jnp.minimum(x, other) - width, jnp.maximum(x, other) + width)
-    return jnp.where(jnp.isnan(value), value, found)
+    return jnp.clip(x - step, jnp.minimum(x, other) - width, jnp.maximum(x, other) + width)
 
 
 def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Array) -> tuple[Array, Array]:
@@ -57,7 +56,7 @@ def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Ar
 
     Chandrupatla's method: inverse quadratic interpolation through the last three points if these indicate that fn is
     smooth between them, else bisection. NaN counts as positive. If fn does not change sign, both points are the end
-    at which it is closest to 0.
+    at which it is closest to 0. Where fn(lower) is NaN, nothing is known, and the first point is NaN.
     """
 
     def unfinished(state):
@@ -81,7 +80,7 @@ def _bracket(fn: Callable[[Array], Array], lower: Array, upper: Array, width: Ar
     lower, upper = jnp.where(last < 0, upper, lower), jnp.where(first >= 0, lower, upper)
     start = (lower, first), (upper, last), jnp.full_like(lower, 0.5), 0
     (x, _), (other, _), *_ = jax.lax.while_loop(unfinished, step, start)
-    return x, other
+    return jnp.where(jnp.isnan(first), first, x), other
 
 
 def _slope(fn: Callable[[Array], Array], x: Array) -> Array:
