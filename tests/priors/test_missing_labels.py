@@ -319,7 +319,7 @@ def rough_matrix():
         (lambda: ig.priors.IntrinsicCoregionalisation(np.zeros((0, 1)), np.zeros(0), K()), "W of shape"),
         (lambda: ig.priors.GaussianSmoothing(np.zeros((0, 1))), "width"),
         (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [0.0], [1.0], num=0), "Smoothing.num must be"),
-        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), None, None), "Smoothing.lower must be numbers, got None"),
+        (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), None, None), "lower must be numbers, got None"),
         (lambda: ig.priors.Smoothing(lambda t: jnp.ones((2, 1)), [-np.inf], [1.0]), "Smoothing.lower must be real"),
         (lambda: ig.priors.ImageConvolution(K(), (2, 2), (1, 1), weights="ones"), "weights must be numbers"),
         (lambda: ig.priors.Derivative(ig.priors.as_input(TWO), dim=2), r"write as_input\(Derivative\(prior, dim\)\)"),

@@ -26,10 +26,10 @@ from inducing.numerics.special import (
     logistic_terms,
     mills_ratio,
 )
-from inducing.parameters import question
+from inducing.parameters import Module, question
 
 
-class AbstractLink(eqx.Module):
+class AbstractLink(Module):
     """A function of one latent value. Links have no parameters."""
 
     @abc.abstractmethod
@@ -285,7 +285,7 @@ def as_share_link(link: Any) -> Any:
 
 
 def as_positive_link(link: Any) -> Any:
-    """A positive link from its name or from a function; other values stay as they are, for the check of the field to refuse.
+    """A positive link from its name or from a function; the check of the field refuses other values.
 
     Args:
         link: "exp", "softplus", any positive function of arrays, or a link.

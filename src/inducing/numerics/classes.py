@@ -1,7 +1,7 @@
 """Expectations over the latents of C classes, in O(C), with derivatives from the same pass over the nodes.
 
-Arrays have the shape [nodes, classes, rows] and hold a block of rows at a time, so that they stay in the cache and loops
-run along the rows. Nothing is stored for the reverse pass but the derivatives themselves.
+Arrays have the shape [nodes, classes, rows] and hold a block of rows at a time, so that they stay in the cache and
+loops run along the rows. Nothing is stored for the reverse pass but the derivatives themselves.
 """
 
 from collections.abc import Callable
