@@ -5,9 +5,9 @@
 A particle holds, for each random function, the inputs at which it was seen and what was seen there: values that were
 sampled, or the labels of a last layer with Gaussian noise. Given these the function at a new input is Gaussian. For
 each datum a particle tries K values of h_n and of the functions below the last layer (a lattice, shifted at random for
-each particle and datum), takes the mean of their densities of y_n as its weight, and goes on with one of them, chosen in
-proportion. Particles are resampled where their weights have become uneven. The product over the data of mean weights is
-an unbiased estimate of the density, so the mean over independent filters is one too.
+each particle and datum), takes the mean of their densities of y_n as its weight, and goes on with one of them, chosen
+in proportion. Particles are resampled where their weights have become uneven. The product over the data of mean weights
+is an unbiased estimate of the density, so the mean over independent filters is one too.
 
 The covariances of all inputs of a particle are computed for each datum: the cost is N (N + K)² for each particle.
 """
