@@ -32,6 +32,7 @@ from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.means import Constant
 from inducing.model import Model
+from inducing.parameters import question
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 from inducing.training.fit import fit
@@ -96,6 +97,7 @@ class _AbstractGP(BaseEstimator):
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
 
+    @question
     def _labels(self, y: Any) -> np.ndarray:
         """Labels as the model counts them."""
         return np.asarray(y, float)
