@@ -62,7 +62,7 @@ def test_the_categorical_kernel_is_a_coregion_kernel_of_equal_correlations():
 
 def test_categories_are_checked_and_shapes_too():
     gp = ig.SparseGP(ig.GP(K.Categorical()), ig.features.InducingPoints([[0.0], [1.0]]))
-    with pytest.raises(ValueError, match="whole numbers from 0, got 0.5"):
+    with pytest.raises(ValueError, match=r"whole numbers from 0, got 0\.5"):
         ig.elbo(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), ([0.0, 0.5], [1.0, 2.0]))
     with pytest.raises(ValueError, match=r"means \[Q, D\]"):
         K.SpectralMixture([1.0], [[1.0], [2.0]], [[1.0], [2.0]])

@@ -59,14 +59,14 @@ class SpectralMixture(AbstractKernel):
     def from_data(X: Any, y: Any, num: int = 4) -> "SpectralMixture":
         """A start from the spectrum of the data, by matching pursuit.
 
-        The waves a cos 2πsx + b sin 2πsx, along one column of X each, are found one by one: s is where the least-squares
-        periodogram of what the earlier waves left over is largest, on a grid of up to 4,096 frequencies below the
-        Nyquist frequency of as many evenly spaced inputs. Then w = ½ (a² + b²), μ = s, and σ is half of the resolution
-        1/range of each column.
+        The waves a cos 2πsx + b sin 2πsx, along one column of X each, are found one by one: s is where the periodogram
+        of what the earlier waves left over is largest, on a grid of up to 4,096 frequencies below N/(2 range), the
+        Nyquist frequency of as many evenly spaced inputs. Then w = ½ (a² + b²) by least squares, μ = s, and σ is half
+        of the resolution 1/range of each column.
 
         Args:
             X: inputs [N, D].
-            y: labels [N], about numbers; of several outputs, the first counts.
+            y: labels [N], NaN where missing; of several outputs [N, P], the first counts.
             num: Q, the number of components.
 
         Returns:
@@ -118,10 +118,10 @@ class SpectralMixture(AbstractKernel):
         X, X2 = centred(X, X2)
 
         def component(w: Array, mean: Array, scale: Array) -> Array:
-            unit = fourier_features(2 * math.pi * mean[None], w[None])
+            unit = fourier_features(2 * math.pi * mean[None], jnp.ones_like(w)[None])
             waves = unit(X)
             products = symmetric(waves @ waves.T) if X2 is None else waves @ unit(X2).T
-            return products * SquaredExponential().gram_at(X, X2, 1 / (2 * math.pi * scale)).astype(X.dtype)
+            return products * SquaredExponential(variance=w).gram_at(X, X2, 1 / (2 * math.pi * scale))
 
         parts = [component(*parts) for parts in zip(self.weights, self.means, self.scales, strict=True)]
         return sum(parts[1:], parts[0])
