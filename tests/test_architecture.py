@@ -22,7 +22,7 @@ ORDER = """
     model checks
     bounds
     inference
-    io
+    scores io
     training
     report
     sklearn cli testing

@@ -40,6 +40,8 @@ MORE_KERNELS = {
     "HilbertSpace": (K.HilbertSpace(K.Matern32(0.5, 1.2), [(-3.5, 3.6), (-3.4, 3.5)], (4, 3)), None),
     "Spherical": (K.Spherical(K.Matern32(0.8, 1.3), [0.8, 1.0, 1.3]), K.with_bias(Z)),
     "SphericalArcCosine": (K.SphericalArcCosine(1, 1.3, [0.8, 1.0, 1.3]), K.with_bias(Z)),
+    "Categorical": (K.Categorical([0.4, 0.7], 1.3), np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])),
+    "SpectralMixture": (K.SpectralMixture([1.0, 0.5], [[0.3, -0.2], [0.0, 0.6]], [[0.1, 0.2], [0.3, 0.1]]), Z),
     "Coregion": (K.Coregion([[1.0], [-0.5], [0.3]], [0.3, 0.6, 0.2]), np.array([[0.0], [1.0], [2.0]])),
 }
 RARE_KERNELS = {"Matern32", "RationalQuadratic", "PeriodicMatern32", "ArcCosine0", "ArcCosine2", "ProductOfStationary"}

@@ -14,6 +14,7 @@ from inducing import means as means
 from inducing import parameters as parameters
 from inducing import priors as priors
 from inducing import report as report
+from inducing import scores as scores
 from inducing import testing as testing
 from inducing.bounds.collapsed import collapse as collapse
 from inducing.bounds.collapsed import collapsed_elbo as collapsed_elbo

@@ -70,7 +70,7 @@ class Data(eqx.Module):
             self.index = _whole(index)
             if self.index.shape != (n,):
                 raise ValueError(f"index must have one entry per row, shape ({n},), got {self.index.shape}.")
-        self.weight = None if weight is None else _weight(weight, n)
+        self.weight = None if weight is None else as_weight(weight, n)
 
     def __len__(self) -> int:
         return self.index.shape[0]
@@ -180,7 +180,13 @@ def _mask(y: Array | None, mask: Any) -> Array | None:
     return mask & seen
 
 
-def _weight(weight: Any, n: int) -> Array:
+def as_weight(weight: Any, n: int) -> Float[Array, " N"]:
+    """Weights of n rows, numbers of at least 0.
+
+    Examples:
+        >>> as_weight([2, 1], 2).tolist()
+        [2.0, 1.0]
+    """
     weight = _columns(weight, "weight", allow_nan=False)
     if weight.shape != (n, 1):
         raise ValueError(f"weight must have one entry per row, shape ({n},), got {tuple(weight.shape)}.")

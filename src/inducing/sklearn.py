@@ -8,6 +8,7 @@ reach the processes that `n_jobs` starts: set JAX_ENABLE_X64=1 in the environmen
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +32,7 @@ from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.means import Constant
 from inducing.model import Model
+from inducing.parameters import question
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 from inducing.training.fit import fit
@@ -94,6 +96,11 @@ class _AbstractGP(BaseEstimator):
     def _inputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
+
+    @question
+    def _labels(self, y: Any) -> np.ndarray:
+        """Labels as the model counts them."""
+        return np.asarray(y, float)
 
 
 class GPRegressor(RegressorMixin, _AbstractGP):
@@ -218,6 +225,11 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             )
         return self._train(X, codes.astype(float), self._kernel(X), likelihood)
 
+    def _labels(self, y: Any) -> np.ndarray:
+        if not (known := np.isin(y, self.classes_)).all():
+            raise ValueError(f"y holds {np.asarray(y)[~known][0]!r}, which is not a class of the fit; leave it out.")
+        return np.searchsorted(self.classes_, y).astype(float)
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class.
 
@@ -241,6 +253,31 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         """
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
+
+
+def scorer(score: Callable[..., float]) -> Callable[..., float]:
+    """A score of `inducing.scores` for scikit-learn's cross-validation and searches, which maximise: its negative.
+
+    Args:
+        score: a function (prediction, labels, weight) such as `ig.scores.crps`; lower is better.
+
+    Returns:
+        A function (estimator, X, y, sample_weight) for the argument `scoring`.
+
+    Examples:
+        >>> import inducing as ig, numpy as np
+        >>> from inducing.sklearn import GPRegressor, scorer
+        >>> X = np.linspace(0.0, 1.0, 20)[:, None]
+        >>> model = GPRegressor(num_inducing=5, steps=20).fit(X, np.sin(6 * X[:, 0]))
+        >>> bool(-0.05 < scorer(ig.scores.crps)(model, X, np.sin(6 * X[:, 0])) < 0.0)
+        True
+    """
+
+    def scored(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        X = estimator._inputs(X)
+        return -score(estimator.model_.predict(X), estimator._labels(y), weight=sample_weight)
+
+    return scored
 
 
 def _copies(kernel: Any, num: int) -> list[Any]:

@@ -16,6 +16,7 @@ from inducing import likelihoods
 from inducing.cli.ending import write
 from inducing.likelihoods import AbstractLikelihood
 from inducing.report.summary import summary
+from inducing.scores import calibration_error, crps
 from inducing.training.deep_gp import deep_gp
 from inducing.training.fit import fit
 
@@ -282,10 +283,12 @@ def _report(model: Any, X: np.ndarray, y: np.ndarray, others: np.ndarray, classe
     if classes:
         best = np.asarray(pred.probabilities).reshape(len(y), -1).argmax(axis=1)
         scores["accuracy"] = float(np.mean(best == y))
+        scores["calibration error"] = calibration_error(pred, y)
         alone = f"accuracy {np.mean(y == np.bincount(others.astype(int)).argmax()):.4g} by the most frequent class"
     else:
         lower, upper = (np.asarray(a)[:, 0] for a in pred.interval(0.95))
         scores["RMSE"] = float(np.sqrt(np.mean((np.asarray(pred.mean)[:, 0] - y) ** 2)))
+        scores["CRPS"] = crps(pred, y)
         scores["in 95 % interval"] = float(np.mean((lower <= y) & (y <= upper)))
         alone = f"RMSE {np.sqrt(np.mean((others.mean() - y) ** 2)):.4g} by the mean"
     print(f"Rows held out: {len(y)}; " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))

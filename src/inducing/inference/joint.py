@@ -91,6 +91,10 @@ class JointPredictive(eqx.Module):
         """The probability P(label ≤ y) of each label by itself."""
         return self.marginal.cdf(y)
 
+    def crps(self, y: Any) -> Float[Array, "N P"]:
+        """The continuous ranked probability score of each label by itself."""
+        return self.marginal.crps(y)
+
     def log_prob(self, y: Any, *, key: Array | None = None, samples: int | None = None) -> Float[Array, ""]:
         """The joint log density log p(y_1, …, y_N).
 

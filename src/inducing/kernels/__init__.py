@@ -2,6 +2,7 @@
 
 from inducing.kernels.base import AbstractKernel as AbstractKernel
 from inducing.kernels.base import AbstractPointKernel as AbstractPointKernel
+from inducing.kernels.categorical import Categorical as Categorical
 from inducing.kernels.composite import ActiveDims as ActiveDims
 from inducing.kernels.composite import ChangePoint as ChangePoint
 from inducing.kernels.composite import Product as Product
@@ -20,6 +21,7 @@ from inducing.kernels.forms import PsiStatistics as PsiStatistics
 from inducing.kernels.hilbert_space import HilbertSpace as HilbertSpace
 from inducing.kernels.periodic import Cosine as Cosine
 from inducing.kernels.periodic import Periodic as Periodic
+from inducing.kernels.spectral_mixture import SpectralMixture as SpectralMixture
 from inducing.kernels.starting_values import start_lengthscale as start_lengthscale
 from inducing.kernels.starting_values import start_weights as start_weights
 from inducing.kernels.stationary import AbstractStationary as AbstractStationary

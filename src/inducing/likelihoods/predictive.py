@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from inducing._xla import default_jit, own_array
 from inducing.data import as_labels
+from inducing.likelihoods.crps import LEVELS, crps_by_integral, crps_of_counts, crps_of_gaussians
 from inducing.likelihoods.quantiles import SEARCHES
 from inducing.likelihoods.sampling import as_shape, lenient, refuse_variances_alone, sample_mixture
 from inducing.likelihoods.supports import fill_missing
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 BLOCK = 8192  # the number of rows that are computed at a time, to bound the memory
+CLOSED_CRPS = 256  # up to so many components the closed form, which takes their square, is cheaper than an integral
 MANY = 2**20  # the number of components of all rows that are computed at a time
 
 
@@ -140,6 +142,28 @@ class Predictive(eqx.Module):
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, got {level}; 0.95 gives the 95% interval.")
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+
+    def crps(self, y: Any) -> Float[Array, "N P"]:
+        """The continuous ranked probability score of each label; 0 is best.
+
+            CRPS = ∫ (P(label ≤ z) − 1{z ≥ y})² dz = E|Y − y| − ½ E|Y − Y′|
+
+        It has the unit of y, and is |Y − y| if the prediction is certain. For Gaussian noise it has a closed form. For
+        counts and classes, by their numbers, it is a sum (for two classes, half the Brier score); else it is
+        integrated between quantiles. `inducing.scores.crps` is its mean.
+
+        Args:
+            y: labels [N, P], or [N] for one output.
+
+        Returns:
+            Scores [N, P], NaN where the label is missing.
+
+        Raises:
+            ValueError: if labels have the wrong shape or lie outside the support of the likelihood.
+        """
+        y = self._labels(y)
+        self.likelihood.check(y, index=self.index)
+        return _blocks(_crps, self, y)
 
     @property
     def median(self) -> Float[Array, "N P"]:
@@ -284,6 +308,20 @@ def _quantile(p: Predictive, q: Array) -> Array:
     kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
     found = {kind: SEARCHES[kind](lambda y: _cdf(p, y), q, mean, variance) for kind in dict.fromkeys(kinds)}
     return jnp.stack([found[kind][:, i] for i, kind in enumerate(kinds)], axis=-1)
+
+
+def _crps(p: Predictive, y: Array) -> Array:
+    filled, present = fill_missing(y, p.likelihood.fill)
+    if p.likelihood.gaussian_noise(y.shape, p.index) is not None and len(_components(p)[0]) <= CLOSED_CRPS:
+        both = _each(p, lambda m, c: jnp.stack(p.likelihood.predictive_moments(m, c, index=p.index)))
+        return jnp.where(present, crps_of_gaussians(filled, both[:, 0], both[:, 1]), jnp.nan)
+
+    levels = jnp.asarray(LEVELS, y.dtype)
+    quantiles = jax.lax.map(lambda q: _quantile(p, jnp.broadcast_to(q, (len(y), 1))), levels)  # compiled once
+    kinds = [s.kind == "count" for s in p.likelihood.supports] * (y.shape[1] if len(p.likelihood.supports) == 1 else 1)
+    ways = {kind: crps_of_counts if kind else crps_by_integral for kind in dict.fromkeys(kinds)}
+    found = {kind: way(lambda z: _cdf(p, z), quantiles, filled) for kind, way in ways.items()}
+    return jnp.where(present, jnp.stack([found[kind][:, i] for i, kind in enumerate(kinds)], axis=-1), jnp.nan)
 
 
 _ENDS = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0), "count": (-np.inf, np.inf)}

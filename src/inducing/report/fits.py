@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from inducing.data import as_labels
-from inducing.inference.joint import JointPredictive
-from inducing.likelihoods.predictive import Predictive
 from inducing.report.style import BLUE, GREY, ORANGE, axes_or_new
+from inducing.scores import share_below
 
 
 def plot_history(result: Any, *, ax: Any = None) -> Any:
@@ -58,8 +56,8 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
     """Plot the share of labels below each predicted quantile. The diagonal is perfect calibration.
 
     If the curve lies above the diagonal at the left or below it at the right, the predictions are too narrow. The grey
-    band holds 95 % of such curves, at each point, if the predictions are right. For discrete labels the probability of
-    the label itself is spread evenly: y counts as below the level u by the share (u − P(<y)) / P(y), between 0 and 1.
+    band holds 95 % of such curves, at each point, if the predictions are right. `inducing.scores.share_below` computes
+    the curve, also for discrete labels.
 
     Args:
         pred: predictions of labels, `model.predict(X)`.
@@ -79,18 +77,10 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
         >>> pred = ig.Model(gp, ig.likelihoods.Gaussian(0.1)).predict([0.2, 0.7])
         >>> ax = ig.report.plot_calibration(pred, [0.1, -0.3])
     """
-    if not isinstance(pred, Predictive | JointPredictive):
-        raise TypeError(f"pred must be predictions of labels, model.predict(X), got {type(pred).__name__}.")
-    ax = axes_or_new(ax, (4.4, 4.2))
-    y = as_labels(y, pred.mean.dtype)
-    counts = jnp.array([[support.kind == "count" for support in pred.likelihood.supports]], y.dtype)  # 1 or 0
-    lower, upper = (np.asarray(pred.cdf(a))[np.isfinite(np.asarray(y))] for a in (y - counts, y))
-    n = len(upper)
-    if n == 0:
-        raise ValueError("every label in y is missing (NaN); there is nothing to compare with.")
     level = np.linspace(0.0, 1.0, 201)
-    width = np.maximum(upper - lower, 1e-12)
-    share = [np.mean(np.clip((u - lower) / width, 0.0, 1.0)) for u in level]
+    share = share_below(pred, y, level)
+    ax = axes_or_new(ax, (4.4, 4.2))
+    n = int(np.isfinite(np.asarray(as_labels(y, float))).sum())
     ax.plot(level, share, color=BLUE, lw=1.8, label="observed")
     spread = 1.96 * np.sqrt(level * (1 - level) / n)
     ax.fill_between(level, level - spread, level + spread, color=GREY, alpha=0.18, lw=0, label="95% by chance")
