@@ -49,8 +49,8 @@ class Categorical(AbstractKernel):
         wrong = X[~((np.abs(X - np.round(X)) <= 1e-6) & (X > -0.5))]
         if wrong.size:
             raise ValueError(
-                f"Categorical's inputs must hold whole numbers from 0, got {wrong[0]}; choose inducing inputs among the "
-                "rows of the data (not means of rows) by ig.initialise.random_subset, and other columns by ActiveDims."
+                f"Categorical's inputs must hold whole numbers from 0, got {wrong[0]}; choose inducing inputs among "
+                "the rows of the data (not means of rows) by ig.initialise.random_subset, and other columns by ActiveDims."
             )
 
     def _rho(self, dim: int) -> Float[Array, " D"]:

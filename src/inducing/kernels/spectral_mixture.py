@@ -96,8 +96,8 @@ class SpectralMixture(AbstractKernel):
             ab = np.linalg.lstsq(waves, residual, rcond=None)[0]
             residual = residual - waves @ ab
             found.append((max(0.5 * float(ab @ ab), 1e-3 * variance), s * np.eye(x.shape[1])[d]))
-        weights, means = (np.array(a) for a in zip(*found, strict=True))
-        return SpectralMixture(weights, means, np.broadcast_to(0.5 / spread, means.shape).copy())
+        weights, means = (jnp.asarray(np.array(a)) for a in zip(*found, strict=True))
+        return SpectralMixture(weights, means, jnp.asarray(np.tile(0.5 / spread, (num, 1))))
 
     def _columns(self, X: Array) -> None:
         if X.shape[-1] != self.means.shape[1]:
