@@ -101,7 +101,7 @@ def _halve(attempt: Callable, good: Callable, gamma: Array) -> Any:
 def natural_gradient_step(
     model: Any,
     data: Any,
-    gamma: float = 1.0,
+    gamma: float | Float[Array, ""] = 1.0,
     *,
     objective: Callable = elbo,
     layer: int | Callable[[Any], Any] = -1,
