@@ -58,7 +58,7 @@ def test_weights_and_memory_count_rows():
 
 
 def test_any_likelihood_reaches_the_maximum_of_its_bound():
-    """From the prior it is that of ig.elbo, where a further natural step changes nothing; then more rows make q surer."""
+    """From the prior it is that of ig.elbo, where a further natural step changes nothing; more rows make q surer."""
     labels = (Y[:, :1] > 0).astype(float)
     gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(Z))
     fresh = ig.Model(gp, ig.likelihoods.Bernoulli())
