@@ -50,7 +50,8 @@ class Categorical(AbstractKernel):
         if wrong.size:
             raise ValueError(
                 f"Categorical's inputs must hold whole numbers from 0, got {wrong[0]}; choose inducing inputs among "
-                "the rows of the data (not means of rows) by ig.initialise.random_subset, and other columns by ActiveDims."
+                "the rows of the data (not means of rows) by ig.initialise.random_subset, and other columns by "
+                "ActiveDims."
             )
 
     def _rho(self, dim: int) -> Float[Array, " D"]:

@@ -61,8 +61,8 @@ def update(model: Model, data: Any, *, memory: float = 1.0) -> Model:
         kinds = ", ".join(type(part).__name__ for part in model.layers)
         raise TypeError(
             f"update is for models of one SparseGP layer, not for layers ({kinds}): in a deep model, q of one layer "
-            "was learnt for the inputs that the others gave it, so that it is no summary of the old rows once they change; "
-            "use ig.fit on all rows."
+            "was learnt for the inputs that the others gave it, so that it is no summary of the old rows once they "
+            "change; use ig.fit on all rows."
         )
     if qu.is_kronecker(layer.root):
         raise TypeError("update needs a full, coupled or diagonal q(u), not a Kronecker product; pass another root.")
