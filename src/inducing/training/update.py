@@ -97,14 +97,15 @@ def _step(model: Model, data: Data, old: tuple[Array, Array], memory: Array, gam
 @default_jit
 def _streaming_elbo(model: Model, data: Data, old: tuple[Array, Array], memory: Array) -> Float[Array, ""]:
     layer = model.layers[0].as_sparse_gp()
-    return elbo(model, data) + memory * _log_ratio(*layer.whitened(layer.Kuu()), *old)
+    assert layer is not None
+    m, root = layer.whitened(layer.Kuu())
+    return elbo(model, data) + memory * _log_ratio(m, qu.expand(root), *old)
 
 
 def _log_ratio(m: Array, root: Array, m_old: Array, root_old: Array) -> Float[Array, ""]:
     """E log N(w | m_old, R_old R_oldᵀ) − E log N(w | 0, I) under w ~ N(m, R Rᵀ), summed over latents."""
     if root_old.ndim == 2:  # coupled latents
         m, m_old, root, root_old = m.reshape(1, -1), m_old.reshape(1, -1), root[None], root_old[None]
-    root = qu.expand(root)
     both = jnp.concatenate([(m - m_old)[..., None], root], axis=-1)
     solved = solve_triangular(root_old, both, lower=True)
     log_det = jnp.sum(jnp.log(jnp.abs(diagonal_of(root_old))))
