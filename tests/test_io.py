@@ -219,7 +219,7 @@ VALUE = {"value": np.asarray(1.0)}
         (["part", "means.Constant", {"other": ["none"]}], {}, {}, r"other fields than its class: \['other'\]"),
         (["part", "means.Constant", {"value": ["str", "x"]}], {}, {}, "must be numbers, got 'x'"),
         (["tuple"], {}, {}, "holds a tuple, not a model"),
-        (["int", "9" * 10_000_000], {}, {}, "not a model"),
+        (["int", "9" * 10_000_000], {}, {}, "is no number"),
     ],
 )
 def test_crafted_files_are_refused_with_one_clear_error(tmp_path, structure, arrays, metadata, error):
