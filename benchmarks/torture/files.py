@@ -46,7 +46,8 @@ SECONDS = 10.0
 NUMBERS = (-1, 0, 1, 2, 7, 2**31, 2**53, 2**63, 2**64, 10**30, 0.5, -0.0, float("inf"), float("nan"))
 TEXTS = ("", "value", "os.system", "user:f", "é", "\0", "a" * 1000, "float32", "bfloat16", "object", "nan", "0x1p9999")
 JUNK = (*NUMBERS, *TEXTS, None, True, [], {}, [[]], ["none"], ["int", "3"], ["tuple"], {"a": ["none"]}, ["part"])
-KINDS = "part function partial Partial array numpy key tuple list dict none bool int float str dtype".split()
+KINDS = ["part", "function", "partial", "Partial", "array", "numpy", "key", "tuple", "list", "dict", "none", "bool"]
+KINDS += ["int", "float", "str", "dtype"]
 
 
 def models() -> list[Any]:
@@ -188,9 +189,7 @@ def crafted(whole: bytes, rng: random.Random) -> bytes:
         arrays.pop(rng.choice(sorted(arrays)))
     text = json.dumps(structure)
     if rng.random() < 0.05:
-        text = rng.choice(
-            [text[:-1], text + "]", "[" * 100_000, '{"a":' * 100_000, "NaN", "1e999", "", '"\ud800"', text * 2]
-        )
+        text = rng.choice([text[:-1], text + "]", "[" * 100_000, '{"a":' * 100_000, "NaN", "1e999", "", '"\ud800"'])
     metadata = {"format": "inducing", "version": "1", "structure": text}
     if rng.random() < 0.05:
         metadata[rng.choice(sorted(metadata))] = rng.choice(TEXTS)

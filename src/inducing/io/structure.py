@@ -107,9 +107,14 @@ def _write_array(writer: Writer, array: Any, place: str) -> list:
     values = np.asarray(array)
     if values.dtype.kind in "OUSVMmc" and values.dtype.name not in _EXTENDED:
         raise TypeError(f"{place or 'this'} is an array of dtype {values.dtype}, which ig.save cannot write.")
-    stored = values if values.dtype.name in NATIVE else values.view(f"u{values.dtype.itemsize}")
+    stored = values.view(_stored_dtype(values.dtype))
     kind = "array" if isinstance(array, jax.Array) else "numpy"
     return writer.store(kind, stored, array, place, values.dtype.name)
+
+
+def _stored_dtype(dtype: np.dtype) -> np.dtype:
+    """NumPy's own dtypes are stored as they are, bfloat16 and its like as integers of their size."""
+    return dtype if dtype.name in NATIVE else np.dtype(f"u{dtype.itemsize}")
 
 
 def _items(values: Any, place: str) -> list[tuple[Any, str]]:
@@ -196,7 +201,9 @@ class Reader:
             if name not in self.arrays:
                 raise ValueError(f"{where} has no array in the file")
             stored = self.arrays[name]
-            values = stored if stored.dtype.name == dtype else stored.view(_dtype(dtype, where))
+            values = stored.view(_dtype(dtype, where))
+            if stored.dtype != _stored_dtype(values.dtype):
+                raise ValueError(f"{where} is declared as {dtype}, but its array is in {stored.dtype}")
             self._made[key] = _on_device(values, where) if as_jax else values
             self.used.add(name)
         return self._made[key]
