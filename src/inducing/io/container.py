@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ def read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 @contextlib.contextmanager
-def _damage_named(path: Path, size: int) -> Iterator[None]:
+def _damage_named(path: Path, size: int) -> Generator[None, None, None]:
     """Turn whatever a reader of safetensors files may raise into one error that names the file."""
     from safetensors import SafetensorError
 
