@@ -168,7 +168,7 @@ def spoiled(rng: random.Random, calls: dict[str, Any], values: list[Any]) -> tup
 def words(call: Any, arguments: dict[str, Any]) -> list[str]:
     """What a clear message may name: arguments, fields, classes."""
     found = [*arguments, getattr(call.function, "__name__", ""), *getattr(call.function, "__annotations__", {})]
-    return [word for word in found if word and word != "<lambda>"]
+    return [word for word in found if word and word != "<lambda>"] + ["operand"]  # of Python's own message for +
 
 
 def is_clear(error: BaseException, names: list[str]) -> bool:
