@@ -206,6 +206,7 @@ VALUE = {"value": np.asarray(1.0)}
         (CONSTANT, {"value": np.asarray(np.nan)}, {}, "value must be real, got nan"),
         (CONSTANT, {"value": np.asarray(1.0), "more": np.zeros(2)}, {}, "arrays that no part uses"),
         (CONSTANT, {}, {}, "value has no array in the file"),
+        (CONSTANT, {"value": np.ones(2, "float32")}, {}, "declared as float64, but its array is in float32"),
         (CONSTANT, VALUE, {"version": "99"}, "version '99' of the file format"),
         (CONSTANT, VALUE, {"format": "pt"}, "of another program"),
         (CONSTANT, VALUE, {"sha256": "0"}, "checksum does not match"),
@@ -219,7 +220,7 @@ VALUE = {"value": np.asarray(1.0)}
         (["part", "means.Constant", {"other": ["none"]}], {}, {}, r"other fields than its class: \['other'\]"),
         (["part", "means.Constant", {"value": ["str", "x"]}], {}, {}, "must be numbers, got 'x'"),
         (["tuple"], {}, {}, "holds a tuple, not a model"),
-        (["int", "9" * 10_000_000], {}, {}, "not a model"),
+        (["int", "9" * 10_000_000], {}, {}, "is no number"),
     ],
 )
 def test_crafted_files_are_refused_with_one_clear_error(tmp_path, structure, arrays, metadata, error):

@@ -252,9 +252,18 @@ def as_key(key: Any) -> Array:
             ...
         TypeError: key must be a random key such as jax.random.key(0), got 3.
     """
-    if key is not None and not isinstance(key, jax.Array | np.ndarray):
-        raise TypeError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
+    if key is not None and not _is_key(key):
+        raise TypeError(f"key must be a random key such as jax.random.key(0), got {shown(key)}.")
     return jax.random.key(0) if key is None else key
+
+
+def _is_key(key: Any) -> bool:
+    """Whether a value is a typed key, or the numbers of an old-style one, or stands for either."""
+    if isinstance(key, PLACEHOLDERS):
+        return True
+    if not isinstance(key, jax.Array | np.ndarray):
+        return False
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or (key.dtype == np.uint32 and key.ndim == 1)
 
 
 def as_float_array(value: Any) -> Any:
@@ -542,11 +551,19 @@ def _check_kinds(module: Module) -> None:
         if field.metadata.get("allowed") is None:
             if not isinstance(declared, str) and not fits(value, declared):
                 raise TypeError(f"{name} must be {described(declared, _called)}, got {shown(value)}.")
-        elif (value is None and not _may_be_none(declared)) or not all(map(_is_numeric, _numbers_of(value))):
+        elif (value is None and not _may_be_none(declared)) or not _holds_numbers(value):
             rows = ", in rows of equal length" * isinstance(value, list | tuple)
             raise TypeError(f"{name} must be numbers{rows}, got {shown(value)}.")
         elif isinstance(value, Module) and not isinstance(declared, str) and not fits(value, declared):
             raise TypeError(f"{name} must be {described(declared, _called)}, got {shown(value)}.")
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Whether a parameter is a part, None, or arrays alone: parts in a list are no numbers, and {} holds none."""
+    if value is None or isinstance(value, Module):
+        return True
+    leaves = jax.tree.leaves(value, is_leaf=lambda x: isinstance(x, Module))
+    return bool(leaves) and all(_is_numeric(x) or (isinstance(x, Module) and type(value) is tuple) for x in leaves)
 
 
 def _called(kind: Any) -> str:

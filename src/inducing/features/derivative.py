@@ -93,6 +93,8 @@ def _as_dims(dims: Any) -> Any:
     dims = as_whole(dims)
     if dims is None or isinstance(dims, int):
         return dims
+    if not isinstance(dims, Iterable):
+        return dims  # for `Module` to refuse
     return tuple(tuple(as_whole(c) for c in d) if isinstance(d, Iterable) else as_whole(d) for d in dims)
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from inducing._xla import compiled, limited_threads, own_array
 from inducing.data import Data
+from inducing.declared import fits, shown
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import settled, with_cache
 from inducing.numerics.lattices import lattice_normal
@@ -25,7 +26,10 @@ DRAWS, LATENT_DRAWS = 100, 1024  # samples by default: of functions alone, and o
 
 
 def one_covariance(full_cov: bool, output_cov: bool) -> None:
-    """Raise a ValueError if both kinds of covariance are asked for."""
+    """Raise an error if both kinds of covariance are asked for, or one by something that is no truth value."""
+    for name, value in (("full_cov", full_cov), ("output_cov", output_cov)):
+        if not fits(value, bool):
+            raise TypeError(f"{name} must be True or False, got {shown(value)}.")
     if full_cov and output_cov:
         raise ValueError("full_cov=True holds the covariance of the outputs too; leave output_cov out.")
 

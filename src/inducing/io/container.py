@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -124,26 +125,18 @@ def read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, or not one of ours.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     content = path.stat()  # raises FileNotFoundError and its relatives for what is no readable file
     if not path.is_file():
         raise ValueError(f"{path} is not a file of ig.save: it is no regular file.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+    with _damage_named(path, content.st_size):
+        file = safe_open(path, framework="numpy")
+    with file:
+        metadata = file.metadata() or {}
+        _check_format(path, metadata)  # before arrays of another program are read
+        with _damage_named(path, content.st_size):
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — it is no dictionary
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-        raise ValueError(
-            f"{path} is not a file of ig.save, or is damaged ({content.st_size} bytes): {_first_line(error)}"
-        ) from error
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a file of ig.save: it is a safetensors file of another program.")
-    if metadata.get("version") != VERSION:
-        raise ValueError(
-            f"{path} has version {metadata.get('version')!r} of the file format; this release reads {VERSION!r}. "
-            "Use a newer release of inducing."
-        )
     text = metadata.get("structure", "")
     if metadata.get("sha256") != _checksum(text, arrays):
         raise ValueError(f"{path} is damaged: its checksum does not match its content; restore it from a copy.")
@@ -151,6 +144,29 @@ def read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
         return json.loads(text), arrays
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its structure is not valid JSON ({_first_line(error)}).") from error
+
+
+@contextlib.contextmanager
+def _damage_named(path: Path, size: int) -> Generator[None, None, None]:
+    """Turn whatever a reader of safetensors files may raise into one error that names the file."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+        raise ValueError(
+            f"{path} is not a file of ig.save, or is damaged ({size} bytes): {_first_line(error)}"
+        ) from error
+
+
+def _check_format(path: Path, metadata: dict[str, str]) -> None:
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a file of ig.save: it is a safetensors file of another program.")
+    if metadata.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {metadata.get('version')!r} of the file format; this release reads {VERSION!r}. "
+            "Use a newer release of inducing."
+        )
 
 
 def _checksum(text: str, arrays: dict[str, np.ndarray]) -> str:

@@ -107,9 +107,14 @@ def _write_array(writer: Writer, array: Any, place: str) -> list:
     values = np.asarray(array)
     if values.dtype.kind in "OUSVMmc" and values.dtype.name not in _EXTENDED:
         raise TypeError(f"{place or 'this'} is an array of dtype {values.dtype}, which ig.save cannot write.")
-    stored = values if values.dtype.name in NATIVE else values.view(f"u{values.dtype.itemsize}")
+    stored = values.view(_stored_dtype(values.dtype))
     kind = "array" if isinstance(array, jax.Array) else "numpy"
     return writer.store(kind, stored, array, place, values.dtype.name)
+
+
+def _stored_dtype(dtype: np.dtype) -> np.dtype:
+    """NumPy's own dtypes are stored as they are, bfloat16 and its like as integers of their size."""
+    return dtype if dtype.name in NATIVE else np.dtype(f"u{dtype.itemsize}")
 
 
 def _items(values: Any, place: str) -> list[tuple[Any, str]]:
@@ -169,11 +174,14 @@ class Reader:
         where = place or "the model"
         if depth > DEEPEST:
             raise ValueError(f"{where} is nested more than {DEEPEST} deep")
-        if not isinstance(value, list) or not value or value[0] not in _READERS:
+        if not isinstance(value, list) or not value or not isinstance(value[0], str) or value[0] not in _READERS:
             raise ValueError(f"{where} is of an unknown kind, {str(value)[:40]}")
         kind, *rest = value
+        entries, read = _READERS[kind]
+        if entries not in (None, len(rest)):
+            raise ValueError(f"{where} is not a valid {kind}: it has {len(rest)} entries instead of {entries}")
         try:
-            return _READERS[kind](self, rest, where, depth + 1)
+            return read(self, rest, where, depth + 1)
         except (TypeError, IndexError, AttributeError, KeyError, OverflowError) as error:
             raise ValueError(f"{where} is not a valid {kind}: {error}") from error
 
@@ -193,7 +201,9 @@ class Reader:
             if name not in self.arrays:
                 raise ValueError(f"{where} has no array in the file")
             stored = self.arrays[name]
-            values = stored if stored.dtype.name == dtype else stored.view(_dtype(dtype, where))
+            values = stored.view(_dtype(dtype, where))
+            if stored.dtype != _stored_dtype(values.dtype):
+                raise ValueError(f"{where} is declared as {dtype}, but its array is in {stored.dtype}")
             self._made[key] = _on_device(values, where) if as_jax else values
             self.used.add(name)
         return self._made[key]
@@ -272,26 +282,46 @@ def _read_partial(kind: Callable) -> Callable:
 
 def _read_function(reader: Reader, rest: list, where: str) -> Any:
     part = reader.part(rest[0], where)
-    if not callable(part):
+    if isinstance(part, type) or not callable(part):
         raise ValueError(f"{where} names {rest[0]!r}, which is no function")
     return part
 
 
-_READERS: dict[str, Callable[[Reader, list, str, int], Any]] = {
-    "none": lambda r, v, w, d: None,
-    "bool": lambda r, v, w, d: bool(v[0]),
-    "int": lambda r, v, w, d: int(v[0][:400]),
-    "float": lambda r, v, w, d: float.fromhex(v[0]),
-    "str": lambda r, v, w, d: str(v[0]),
-    "dtype": lambda r, v, w, d: _dtype(v[0], w),
-    "tuple": lambda r, v, w, d: tuple(r.build(item, f"{w}[{i}]", d) for i, item in enumerate(v)),
-    "list": lambda r, v, w, d: [r.build(item, f"{w}[{i}]", d) for i, item in enumerate(v)],
-    "dict": lambda r, v, w, d: {k: r.build(item, f"{w}.{k}", d) for k, item in v[0].items()},
-    "array": lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=True),
-    "numpy": lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=False),
-    "key": lambda r, v, w, d: _read_key(r, v, w),
-    "function": lambda r, v, w, d: _read_function(r, v, w),
-    "partial": _read_partial(functools.partial),
-    "Partial": _read_partial(jax.tree_util.Partial),
-    "part": _read_module,
+def _exactly(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, got {str(value)[:40]}")
+    return value
+
+
+def _read_number(kind: Callable, write: Callable) -> Callable:
+    """A number from its text, of which there is one alone: what `save` writes."""
+
+    def read(reader: Reader, rest: list, where: str, depth: int) -> Any:
+        text = _exactly(str, rest[0])[:400]
+        value = kind(text)
+        if write(value) != rest[0]:
+            raise ValueError(f"{where} is no number, {text[:40]!r}")
+        return value
+
+    return read
+
+
+# How many entries follow the kind (None: any number), and how they are read.
+_READERS: dict[str, tuple[int | None, Callable[[Reader, list, str, int], Any]]] = {
+    "none": (0, lambda r, v, w, d: None),
+    "bool": (1, lambda r, v, w, d: _exactly(bool, v[0])),
+    "int": (1, _read_number(int, str)),
+    "float": (1, _read_number(float.fromhex, float.hex)),
+    "str": (1, lambda r, v, w, d: _exactly(str, v[0])),
+    "dtype": (1, lambda r, v, w, d: _dtype(v[0], w)),
+    "tuple": (None, lambda r, v, w, d: tuple(r.build(item, f"{w}[{i}]", d) for i, item in enumerate(v))),
+    "list": (None, lambda r, v, w, d: [r.build(item, f"{w}[{i}]", d) for i, item in enumerate(v)]),
+    "dict": (1, lambda r, v, w, d: {k: r.build(item, f"{w}.{k}", d) for k, item in v[0].items()}),
+    "array": (2, lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=True)),
+    "numpy": (2, lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=False)),
+    "key": (2, lambda r, v, w, d: _read_key(r, v, w)),
+    "function": (1, lambda r, v, w, d: _read_function(r, v, w)),
+    "partial": (3, _read_partial(functools.partial)),
+    "Partial": (3, _read_partial(jax.tree_util.Partial)),
+    "part": (2, _read_module),
 }

@@ -113,7 +113,7 @@ class SparseGP(AbstractLayer):
         jitter: float | None = None,
     ):
         check_part("prior", prior, AbstractPrior)
-        if coordinates not in ("u", "v", "w"):
+        if not isinstance(coordinates, str) or coordinates not in ("u", "v", "w"):
             raise ValueError(f"coordinates must be 'u', 'v' or 'w', got {coordinates!r}.")
         self.prior = prior
         self.features = checked_features(features, prior)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from inducing._xla import default_jit
 from inducing.data import as_inputs
 from inducing.kernels.base import AbstractKernel
-from inducing.parameters import as_key, dtype_of
+from inducing.parameters import as_key, check_part, dtype_of
 from inducing.training.scales import scales as scales
 
 ROWS, ITERATIONS = 20_000, 20  # the most rows and iterations of k-means
@@ -141,6 +141,7 @@ def greedy_variance(kernel: AbstractKernel, X: Any, M: int) -> Float[Array, "M D
         >>> sorted(Z[:, 0].tolist())
         [0.0, 5.0]
     """
+    check_part("kernel", kernel, AbstractKernel)
     X = as_inputs(X)
     M = min(_checked_size(M), len(X))
     return X[_greedy(kernel, X.astype(dtype_of(kernel)), M)]
