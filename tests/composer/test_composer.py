@@ -1,9 +1,9 @@
 """Random models against the dense reference: covariances, KL, bounds, posterior, predictions, draws and files."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -190,7 +190,7 @@ def _together(first: Estimate, second: Estimate) -> Estimate:
     return tuple(np.append(a, b) for a, b in zip(first, second, strict=True))  # ty: ignore[invalid-return-type]
 
 
-@partial(jax.jit, static_argnames="gaussian")
+@eqx.filter_jit
 def _values(model: ig.Model, data: ig.Data, X: Array, Y: Array, gaussian: bool) -> dict[str, Any]:
     """Everything of a model of one layer that the reference knows, in one program."""
     prior = model.layers[0].prior
@@ -215,12 +215,12 @@ def _values(model: ig.Model, data: ig.Data, X: Array, Y: Array, gaussian: bool) 
     return out
 
 
-@partial(jax.jit, static_argnames="importance")
+@eqx.filter_jit
 def _elbos(model: ig.Model, data: ig.Data, keys: Array, importance: int) -> Array:
     return jax.lax.map(lambda key: ig.bounds.elbo(model, data, key=key, importance=importance), keys, batch_size=100)
 
 
-@jax.jit
+@eqx.filter_jit
 def _draws(model: ig.Model, keys: Array, X: Array) -> Array:
     return jax.lax.map(lambda key: model.draw(key, 32)(X), keys, batch_size=100)
 
