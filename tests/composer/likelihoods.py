@@ -26,7 +26,8 @@ class ZeroInflated:
         self.zero, self.counts = zero, counts
 
     def logpmf(self, y: Any) -> Array:
-        return np.log(self.zero * (y == 0) + (1 - self.zero) * self.counts.pmf(y))
+        counts = np.log1p(-self.zero) + self.counts.logpmf(y)
+        return np.logaddexp(np.log(self.zero), counts) if y == 0 else counts
 
     def cdf(self, y: Any) -> Array:
         return (self.zero + (1 - self.zero) * self.counts.cdf(y)) * (y >= 0)
