@@ -13,8 +13,8 @@ import inducing as ig
 from tests.composer.compose import CLOSED, QUADRATURE, Composition, compose
 
 Array = np.ndarray
-SEEDS = range(20)
-MANY = range(20, 320)
+SEEDS = (0, 1, 4, 5, 10, 11, 12)  # of those that compile quickly
+MANY = sorted(set(range(300)) - set(SEEDS))
 DRAWS = 300
 ERRORS = 4.0  # standard errors
 
