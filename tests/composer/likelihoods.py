@@ -26,7 +26,8 @@ class ZeroInflated:
         self.zero, self.counts = zero, counts
 
     def logpmf(self, y: Any) -> Array:
-        return np.log(self.zero * (y == 0) + (1 - self.zero) * self.counts.pmf(y))
+        counts = np.log1p(-self.zero) + self.counts.logpmf(y)
+        return np.logaddexp(np.log(self.zero), counts) if y == 0 else counts
 
     def cdf(self, y: Any) -> Array:
         return (self.zero + (1 - self.zero) * self.counts.cdf(y)) * (y >= 0)
@@ -172,13 +173,14 @@ class Labels:
             total += weights @ log_density(dist, y[p])
         return total
 
-    def log_prob(self, n: int | None, f: Array, y: Array) -> float:
-        """Σ_p log p(y_p | f)."""
-        parts = [part_of(self.likelihood, p) for p in range(self.num_outputs)]
-        latents = [latents_of(part, p, self.num_outputs) for p, (part, _) in enumerate(parts)]
-        seen = np.flatnonzero(~np.isnan(y))
-        logs = [log_density(distribution(parts[p][0], [f[i] for i in latents[p]], parts[p][1], n), y[p]) for p in seen]
-        return float(np.sum(logs))
+    def log_prob(self, f: Array, Y: Array) -> Array:
+        """log p(Y | f) [S] of new data [n, P] given samples of their latents [S, n, F]."""
+        total = np.zeros(len(f))
+        for n, p in zip(*np.nonzero(~np.isnan(Y)), strict=True):
+            part, own = part_of(self.likelihood, p)
+            latents = [f[:, n, i] for i in latents_of(part, p, self.num_outputs)]
+            total += log_density(distribution(part, latents, own, None), Y[n, p])
+        return total
 
     def predictive(self, mean: Array, cov: Array, y: Array) -> tuple[Array, Array, float, Array]:
         """Mean and variance of each label, Σ_p log E p(y_p | f), and P(label ≤ y_p), of a new datum."""

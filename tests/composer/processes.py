@@ -466,7 +466,7 @@ def features_of(part: Part) -> Any:
         return Atoms(x[:, None], np.full(len(x), -1), Waves(a, b, num).values(x, np.zeros(len(x), int)) * w)
     if part.kind == "Multiscale":
         Z, s = np.asarray(part["Z"], float), np.asarray(part["widths"], float)
-        return _average([_gaussian(z, width, 24) for z, width in zip(Z, s, strict=True)])
+        return _average([_gaussian(z, width, 32) for z, width in zip(Z, s, strict=True)])
     if part.kind == "Fourier":
         return Waves(part["a"], part["b"], part["num"])
     parts = [features_of(p) for p in part["parts"]]
@@ -537,7 +537,7 @@ def _convolution(part: Part, kernels: list[Part], means: list[Mean]) -> Prior:
         mean = _mean_rows(part.get("mean"), X, columns, outputs)
         atoms = []
         for l in range(width.shape[1]):
-            rules = [_gaussian(x, np.full(len(x), width[p, l]), 20) for x, p in zip(X, outputs, strict=True)]
+            rules = [_gaussian(x, np.full(len(x), width[p, l]), 40) for x, p in zip(X, outputs, strict=True)]
             a = _average(rules)
             a = Atoms(a.points, np.repeat(columns, len(rules[0][1])), amplitude[outputs, l][:, None] * a.weights)
             atoms.append(a)

@@ -168,6 +168,24 @@ class Model:
         shape = samples, len(X), mean.shape[1]
         return mean.reshape(shape), np.diagonal(cov, axis1=1, axis2=2).reshape(shape)
 
+    def joint_components(self, rng: np.random.Generator, X: Array, samples: int) -> tuple[Array, Array]:
+        """Means [S, n·P] and covariances [S, n·P, n·P] of q(f) given joint samples of the inner layers."""
+        means, covs = zip(*[self.last.joint(self._inner_jointly(rng, X)) for _ in range(samples)], strict=True)
+        return np.stack(means), np.stack(covs)
+
+    def _inner_jointly(self, rng: np.random.Generator, x: Array) -> Array:
+        """A sample of the last layer's inputs at new x, of which each layer is one function."""
+        for part, layer in zip(self.parts[:-1], self.layers[:-1], strict=True):
+            if part.kind == "Deterministic":
+                x = FUNCTIONS[part.args[0].name](Jet(x)).v
+            elif part.kind == "LatentVariable":
+                x = np.concatenate([x, rng.standard_normal((len(x), part.args[0]))], axis=1)
+            else:
+                mean, cov = layer.joint(x)
+                f = _sample(rng, mean[None], cov[None]).reshape(len(x), -1)
+                x = np.concatenate([x, f], axis=1) if part.kind == "Skip" else f
+        return x
+
     def gaussian_bounds(self, X: Array, Y: Array) -> tuple[float, float]:
         """Titsias' bound and the evidence, for Gaussian noise and one layer."""
         noise = np.stack([self.labels.noise(n) for n in range(len(X))]).ravel()
