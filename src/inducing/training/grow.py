@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from inducing._xla import own_array
+from inducing._xla import compiled, own_array
+from inducing.bounds.collapsed import optimal_q
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.bounds.evidence import log_evidence
 from inducing.checks import checked_data
@@ -19,13 +19,13 @@ from inducing.layers.sparse_gp import SparseGP
 from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
-from inducing.training.initialise import greedy_variance
+from inducing.training.initialise import kmeans
 
-EXACT = 2000  # the most labels for which the evidence itself is trained
-FIRST, FACTOR = 128, 4  # the first number of inducing points, and by how much it grows: at most three are compiled
-AFFORDABLE = 6e9  # N M² of a step that takes about half a second
-SUBSET, STARTS, STEPS = 500, 3, 60  # rows, starts and iterations of the search for a place to begin
-CANDIDATES = 20_000  # rows among which inducing points are chosen
+EXACT = 3000  # the most labels for which the evidence itself is trained
+SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for a place to begin
+FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
+AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
+FEWER, BATCH, STEP = 100, 2048, 1.5e8  # other likelihoods: the first number of points; rows, and rows × M² L, of a step
 
 
 def grow(
@@ -40,16 +40,16 @@ def grow(
 ) -> FitResult:
     """Train a model of one sparse GP with as many inducing points as the data need.
 
-    For Gaussian noise and at most 2,000 labels the GP is exact: it is trained by the evidence, and has an inducing point
-    at each distinct input. Otherwise the number of points M starts at 128 and grows by a factor of four. New points are
-    the rows of X with the largest variance given those before them, under the kernel trained so far (Burt et al. 2020).
-    Each fit starts at the hyperparameters of the one before. Growing ends when
+    For Gaussian noise, hyperparameters begin at the best of three fits of the evidence of 500 random rows. With at most
+    3,000 labels the GP is then exact: it is trained by the evidence, and has an inducing point at each distinct input.
+    Otherwise the number of points M starts at 256 and grows by factors of four. Points start at k-means centres of X in
+    units of the lengthscales trained so far, and are trained along with all the rest. Growing ends when
 
         (bound(M) − bound(M')) / (number of labels × log₂ M/M')  <  gain,
 
-    when M reaches `most` or N M² about 6·10⁹, or when the time is over. The best model is kept.
+    when M reaches `most` or N M² about 8·10⁹, or when the time is over. The best model is kept.
 
-    For Gaussian noise, hyperparameters begin at the best of three fits of the evidence of 500 rows.
+    Other likelihoods start with 100 points, and grow while a step stays fast.
 
     Args:
         model: one `SparseGP` layer with inducing points, and any likelihood. Its points and q(u) do not matter.
@@ -80,12 +80,32 @@ def grow(
     layer = _sparse_gp(model)
     most = at_least_one("most", most)
     job = _Job(data, _Timer(seconds), progress, as_key(key))
-    if conjugate_layer(model) is None:
-        return _grown(job, model, most, gain, fresh=True)
-    model = _promising(job, model)
-    if int(np.asarray(data.mask).sum()) <= EXACT and layer.prior.num_sites == 1:
-        return _exact(job, model)
-    return _grown(job, model, most, gain, fresh=False)
+    if conjugate_layer(model) is None or layer.prior.num_sites > 1:
+        return _grown(job, model, _other_sizes(job, layer, most), gain, {})
+    labels, search = int(np.asarray(data.mask).sum()), _search(job, model)
+    if labels <= EXACT:
+        return _exact(job, model, search)
+    model = search.model
+    sizes = _sizes(FIRST, most, (AFFORDABLE / len(data) / layer.prior.num_latents) ** 0.5)
+    collapsed = {"method": "collapsed", "steps": STEPS} if sizes else {}  # of many rows, minibatches
+    return _grown(job, model, sizes or [min(2 * FIRST, most)], gain, collapsed | {"initialise": False})
+
+
+def _sizes(first: int, most: int, affordable: float) -> list[int]:
+    """Numbers of points that grow by FACTOR; the last is the most that is affordable."""
+    most = min(most, int(affordable))
+    if most < min(first, FEWER):
+        return []
+    sizes = [min(first, most)]
+    while sizes[-1] < most:
+        sizes.append(min(FACTOR * sizes[-1], most))
+    return sizes
+
+
+def _other_sizes(job: "_Job", layer: SparseGP, most: int) -> list[int]:
+    rows = min(len(job.data), BATCH) * layer.prior.num_sites
+    affordable = max(FEWER, (STEP / rows / layer.prior.num_latents) ** 0.5)
+    return _sizes(FEWER, most, affordable) or [most]
 
 
 class _Timer:
@@ -131,48 +151,63 @@ def _with_points(model: Model, Z: Array) -> Model:
     return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, new)
 
 
-def _promising(job: _Job, model: Model) -> Model:
-    """The model with the hyperparameters of the best of some exact fits to few rows."""
-    N = len(job.data)
-    rows = job.data
+def _search(job: _Job, model: Model) -> FitResult:
+    """The best of some exact fits to few rows, for its hyperparameters."""
+    N, rows, steps = len(job.data), job.data, None
     if N > SUBSET:
         chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (SUBSET,), replace=False)
-        rows = job.data.rows(own_array(np.sort(np.asarray(chosen)), int))
-    options = {"objective": log_evidence, "starts": STARTS, "steps": STEPS, "freeze": _features}
+        rows, steps = job.data.rows(own_array(np.sort(np.asarray(chosen)), int)), SEARCH
+    options = {"objective": log_evidence, "starts": STARTS, "steps": steps, "freeze": _features}
     small = _with_points(model, as_inputs(rows.x)[:1])
-    return job.fit(small, rows, f"{STARTS} starts on {len(rows)} rows", **options).model
+    return job.fit(small, rows, f"{STARTS} starts on {len(rows)} rows", **options)
 
 
 def _features(model: Model) -> Any:
     return model.layers[0].as_sparse_gp().features
 
 
-def _exact(job: _Job, model: Model) -> FitResult:
+def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
+    """An exact GP, which has an inducing point at each distinct input."""
     Z = own_array(np.unique(np.asarray(job.data.x), axis=0), as_inputs(job.data.x).dtype)
-    exact = _with_points(model, Z)
-    result = job.fit(exact, job.data, "exact", objective=log_evidence, freeze=_features, initialise=False)
-    return result._replace(message=f"exact, with an inducing point at each distinct input; {result.message}")
+    what = "exact, with an inducing point at each distinct input"
+    if len(job.data) <= SUBSET:  # the search has seen all of them
+        trained = compiled(optimal_q)(_with_points(search.model, Z), job.data)
+        return search._replace(model=trained, message=f"{what}; {search.message}")
+    options = {"objective": log_evidence, "freeze": _features}
+    try:
+        result = job.fit(_with_points(search.model, Z), job.data, "exact", initialise=False, **options)
+    except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
+        what += f"; not started from {SUBSET} rows, whose noise is too small for all"
+        result = job.fit(_with_points(model, Z), job.data, "exact", **options)
+    return result._replace(message=f"{what}; {result.message}")
 
 
-def _grown(job: _Job, model: Model, most: int, gain: float, fresh: bool) -> FitResult:
-    """Fits with more and more points, until that gains little; `fresh` if the model needs starting values."""
-    X, labels = as_inputs(job.data.x), int(np.asarray(job.data.mask).sum())
-    every = -(-len(X) // CANDIDATES)
-    most = min(most, max(FIRST, int((AFFORDABLE / len(X)) ** 0.5)))
+def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
+    """Fits with more and more points, until that gains little."""
+    labels = int(np.asarray(job.data.mask).sum())
     best, reached = None, []
-    M = min(FIRST, most)
-    while best is None or not job.timer.is_over:
-        Z = greedy_variance(_kernel(model), X[::every], M)
-        result = job.fit(_with_points(model, Z), job.data, f"{len(Z)} inducing points", initialise=fresh, freeze=_features, steps=100)
+    for M in sizes:
+        Z = _centres(job, model, M, trained=bool(reached) or bool(options))
+        result = job.fit(_with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
         reached.append((len(Z), result.bound))
         if best is None or result.bound > best.bound:
             best = result
-        if len(Z) < M or M == most or _gain(reached, labels) < gain:
+        if len(Z) < M or _gain(reached, labels) < gain or job.timer.is_over:
             break
-        model, fresh, M = result.model, False, min(FACTOR * M, most)
-    assert best is not None
-    bounds = ", ".join(f"{bound:.6g} with {points} points" for points, bound in reached)
-    return best._replace(message=f"grown, bounds {bounds}; {best.message}")
+        model, options = result.model, options | {"initialise": False}
+    assert best is not None  # because there is a first size
+    bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
+    return best._replace(message=f"{reached[-1][0]} inducing points are enough or affordable, bound {bounds}; {best.message}")
+
+
+def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
+    """k-means centres, in units of the shortest lengthscale of each column if the kernel is trained and has them."""
+    X = as_inputs(job.data.x)
+    prior = _sparse_gp(model).prior
+    scales = [np.asarray(scale, float) for kernel in prior.kernels for scale in kernel.lengthscales()]
+    known = trained and scales and all(scale.shape in ((), (X.shape[1],)) for scale in scales)
+    shortest = np.min([np.broadcast_to(scale, X.shape[1]) for scale in scales], axis=0) if known else None
+    return kmeans(X, M, lengthscales=shortest, key=job.key)
 
 
 def _gain(reached: list[tuple[int, float]], labels: int) -> float:
@@ -181,8 +216,3 @@ def _gain(reached: list[tuple[int, float]], labels: int) -> float:
         return np.inf
     (before, low), (now, high) = reached[-2:]
     return (high - low) / (labels * np.log2(now / before))
-
-
-def _kernel(model: Model) -> Any:
-    """The kernel by which inducing points are chosen: that of the first latent."""
-    return _sparse_gp(model).prior.kernels[0]
