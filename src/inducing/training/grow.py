@@ -153,13 +153,18 @@ def _with_points(model: Model, Z: Array) -> Model:
 
 def _search(job: _Job, model: Model) -> FitResult:
     """The best of some exact fits to few rows, for its hyperparameters."""
-    N, rows, steps = len(job.data), job.data, None
-    if N > SUBSET:
-        chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (SUBSET,), replace=False)
+    N, few, rows, steps = len(job.data), _few(job), job.data, None
+    if N > few:
+        chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (few,), replace=False)
         rows, steps = job.data.rows(own_array(np.sort(np.asarray(chosen)), int)), SEARCH
     options = {"objective": log_evidence, "starts": STARTS, "steps": steps, "freeze": _features}
     small = _with_points(model, as_inputs(rows.x)[:1])
     return job.fit(small, rows, f"{STARTS} starts on {len(rows)} rows", **options)
+
+
+def _few(job: _Job) -> int:
+    """The number of rows of the search: the cost of the evidence depends on the number of labels."""
+    return max(50, SUBSET // job.data.mask.shape[1])
 
 
 def _features(model: Model) -> Any:
@@ -170,14 +175,14 @@ def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
     """An exact GP, which has an inducing point at each distinct input."""
     Z = own_array(np.unique(np.asarray(job.data.x), axis=0), as_inputs(job.data.x).dtype)
     what = "exact, with an inducing point at each distinct input"
-    if len(job.data) <= SUBSET:  # the search has seen all of them
+    if len(job.data) <= _few(job):  # the search has seen all of them
         trained = compiled(optimal_q)(_with_points(search.model, Z), job.data)
         return search._replace(model=trained, message=f"{what}; {search.message}")
     options = {"objective": log_evidence, "freeze": _features}
     try:
         result = job.fit(_with_points(search.model, Z), job.data, "exact", initialise=False, **options)
     except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
-        what += f"; not started from {SUBSET} rows, whose noise is too small for all"
+        what += f"; not started from {_few(job)} rows, whose noise is too small for all"
         result = job.fit(_with_points(model, Z), job.data, "exact", **options)
     return result._replace(message=f"{what}; {result.message}")
 
@@ -197,7 +202,9 @@ def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict
         model, options = result.model, options | {"initialise": False}
     assert best is not None  # because there is a first size
     bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
-    return best._replace(message=f"{reached[-1][0]} inducing points are enough or affordable, bound {bounds}; {best.message}")
+    return best._replace(
+        message=f"{reached[-1][0]} inducing points are enough or affordable, bound {bounds}; {best.message}"
+    )
 
 
 def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
