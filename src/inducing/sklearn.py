@@ -2,8 +2,8 @@
 
     from inducing.sklearn import GPRegressor, GPClassifier
 
-After `fit`, `estimator.model_` is the trained `ig.Model` and `estimator.result_` the `ig.FitResult`. Estimators compute in
-float64 whatever JAX's flag says, and do not change that flag. Where it is off, call methods of `model_` inside
+After `fit`, `estimator.model_` is the trained `ig.Model` and `estimator.result_` the `ig.FitResult`. Estimators compute
+in float64 whatever JAX's flag says, and do not change that flag. Where it is off, call methods of `model_` inside
 `with jax.enable_x64(True):`.
 """
 
@@ -50,7 +50,7 @@ class _AbstractGP(BaseEstimator):
         likelihood: Any = None,
         method: str = "auto",
         steps: int | None = None,
-        seconds: float | None = None,
+        seconds: int | float | None = None,
         dtype: str = "float64",
         progress: bool = False,
         random_state: Any = 0,

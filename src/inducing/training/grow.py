@@ -34,7 +34,7 @@ def grow(
     *,
     most: int = 2048,
     gain: float = 0.005,
-    seconds: float | None = None,
+    seconds: int | float | None = None,
     progress: bool | str = True,
     key: Array | None = None,
 ) -> FitResult:
@@ -111,7 +111,7 @@ def _other_sizes(job: "_Job", layer: SparseGP, most: int) -> list[int]:
 class _Timer:
     """The seconds that are left."""
 
-    def __init__(self, seconds: float | None):
+    def __init__(self, seconds: int | float | None):
         self._end = None if seconds is None else time.perf_counter() + seconds
 
     @property
@@ -154,7 +154,7 @@ def _with_points(model: Model, Z: Array) -> Model:
 def _search(job: _Job, model: Model) -> FitResult:
     """The best of some exact fits to few rows, for its hyperparameters."""
     N, few, rows, steps = len(job.data), _few(job), job.data, None
-    if N > few:
+    if few < N:
         chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (few,), replace=False)
         rows, steps = job.data.rows(own_array(np.sort(np.asarray(chosen)), int)), SEARCH
     options = {"objective": log_evidence, "starts": STARTS, "steps": steps, "freeze": _features}
