@@ -42,8 +42,8 @@ def grow(
 
     For Gaussian noise, hyperparameters begin at the best of three fits of the evidence of 500 random rows. With at most
     3,000 labels the GP is then exact: it is trained by the evidence, and has an inducing point at each distinct input.
-    Otherwise the number of points M starts at 256 and grows by factors of four. Points start at k-means centres of X in
-    units of the lengthscales trained so far, and are trained along with all the rest. Growing ends when
+    Otherwise the number of points M starts at 256 and grows by factors of four. Each fit starts at these
+    hyperparameters, with points at k-means centres of X in units of the lengthscales. Growing ends when
 
         (bound(M) − bound(M')) / (number of labels × log₂ M/M')  <  gain,
 
@@ -188,18 +188,21 @@ def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
 
 
 def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
-    """Fits with more and more points, until that gains little."""
+    """Fits with more and more points, until that gains little.
+
+    Each starts at the hyperparameters of `model`: with too few points a fit may take labels for noise, and one with
+    more points that starts there stays there.
+    """
     labels = int(np.asarray(job.data.mask).sum())
     best, reached = None, []
     for M in sizes:
-        Z = _centres(job, model, M, trained=bool(reached) or bool(options))
+        Z = _centres(job, model, M, trained=bool(options))
         result = job.fit(_with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
         reached.append((len(Z), result.bound))
         if best is None or result.bound > best.bound:
             best = result
         if len(Z) < M or _gain(reached, labels) < gain or job.timer.is_over:
             break
-        model, options = result.model, options | {"initialise": False}
     assert best is not None  # because there is a first size
     bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
     return best._replace(
