@@ -1,7 +1,5 @@
 """Estimators in scikit-learn's own tools, and against the models that they wrap."""
 
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 import pandas as pd
@@ -29,10 +27,29 @@ def test_regressor_is_the_model():
     assert estimator.score(X, Y) > 0.95 and estimator.result_.method == "collapsed"
 
 
-def test_float32_is_warned_of(monkeypatch):
-    monkeypatch.setattr("inducing.sklearn.fit", lambda *data, **options: SimpleNamespace(model=None))
-    with jax.enable_x64(False), pytest.warns(UserWarning, match="JAX computes in float32"):
-        GPRegressor(num_inducing=3).fit(X, Y)
+def test_the_default_is_exact():
+    estimator = GPRegressor().fit(X, Y)
+    gp, noise = estimator.model_.layers[0].prior, estimator.model_.likelihood.variance
+    exact = gp.condition(X, Y, noise)
+    mean, std = estimator.predict(X[:7] + 0.1, return_std=True)
+    np.testing.assert_allclose(mean, exact.predict(X[:7] + 0.1).mean[:, 0], atol=0.02 * std.min())  # the jitter of Kuu
+    np.testing.assert_allclose(std**2, exact.predict(X[:7] + 0.1).variance[:, 0], rtol=0.01)
+    np.testing.assert_allclose(estimator.result_.bound, exact.log_marginal_likelihood, rtol=1e-9)
+    assert "exact" in estimator.result_.message and 0.02 < std.min() < 0.1
+
+
+def test_float64_whatever_the_flag():
+    """Labels with so little noise that a fit in float32 is far off."""
+    quiet = np.sin(3.0 * X[:, 0]) + X[:, 1]
+    there = GPRegressor().fit(X, quiet)
+    with jax.enable_x64(False):
+        here = GPRegressor().fit(X, quiet)
+        predicted = here.predict(X)
+        assert not jax.config.jax_enable_x64
+    assert predicted.dtype == np.float64
+    np.testing.assert_allclose(predicted, there.predict(X), rtol=1e-12)
+    rough = GPRegressor(dtype="float32", num_inducing=5, steps=3).fit(X, Y)
+    assert rough.predict(X).dtype == np.float32 and jax.config.jax_enable_x64
 
 
 def test_several_outputs():
@@ -92,6 +109,10 @@ def test_parameters_of_another_kind_are_refused():
         GPRegressor(likelihood=ig.likelihoods.StudentT).fit(X, Y)
     with pytest.raises(ValueError, match="num_inducing must be an integer of at least 1, got 0"):
         GPRegressor(num_inducing=0).fit(X, Y)
+    with pytest.raises(ValueError, match="pass num_inducing=100 too"):
+        GPRegressor(steps=3).fit(X, Y)
+    with pytest.raises(ValueError, match="dtype must be 'float64' or 'float32', got 'half'"):
+        GPRegressor(dtype="half").fit(X, Y)
 
 
 @pytest.mark.parametrize("estimator", [GPRegressor(), GPClassifier()])

@@ -2,9 +2,9 @@
 
     from inducing.sklearn import GPRegressor, GPClassifier
 
-After `fit`, `estimator.model_` is the trained `ig.Model` and `estimator.result_` the `ig.FitResult`. JAX computes in
-float32 unless you call `jax.config.update("jax_enable_x64", True)` first; estimators warn about that. The call does not
-reach the processes that `n_jobs` starts: set JAX_ENABLE_X64=1 in the environment for them.
+After `fit`, `estimator.model_` is the trained `ig.Model` and `estimator.result_` the `ig.FitResult`. Estimators compute
+in float64 whatever JAX's flag says, and do not change that flag. Where it is off, call methods of `model_` inside
+`with jax.enable_x64(True):`.
 """
 
 import warnings
@@ -36,19 +36,22 @@ from inducing.parameters import question
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 from inducing.training.fit import fit
+from inducing.training.grow import grow
 from inducing.training.initialise import kmeans
 
 
 class _AbstractGP(BaseEstimator):
-    """A sparse GP with a constant mean and k-means inducing points, trained by `ig.fit`: what both estimators share."""
+    """A sparse GP with a constant mean, trained by `ig.grow` or `ig.fit`: what both estimators share."""
 
     def __init__(
         self,
         kernel: Any = None,
-        num_inducing: int = 100,
+        num_inducing: int | str = "auto",
         likelihood: Any = None,
         method: str = "auto",
         steps: int | None = None,
+        seconds: int | float | None = None,
+        dtype: str = "float64",
         progress: bool = False,
         random_state: Any = 0,
     ):
@@ -57,6 +60,8 @@ class _AbstractGP(BaseEstimator):
         self.likelihood = likelihood
         self.method = method
         self.steps = steps
+        self.seconds = seconds
+        self.dtype = dtype
         self.progress = progress
         self.random_state = random_state
 
@@ -70,25 +75,41 @@ class _AbstractGP(BaseEstimator):
 
     def _train(self, X: np.ndarray, y: np.ndarray, kernels: Any, likelihood: AbstractLikelihood) -> Any:
         """`kernels` is one, or one for each latent function."""
-        check_counts(num_inducing=self.num_inducing)
-        if jnp.result_type(float) != jnp.float64:
-            warnings.warn(
-                "JAX computes in float32, in which a fit to labels with little noise can fail; call "
-                'jax.config.update("jax_enable_x64", True) at the start, or set JAX_ENABLE_X64=1 in the environment.',
-                stacklevel=3,
-            )
+        self._check_parameters()
         seed = self.random_state
-        key = jax.random.key(check_random_state(seed).randint(2**31) if not isinstance(seed, int) else seed)
-        outputs = likelihood.num_latents(1 if y.ndim == 1 else y.shape[1])
-        mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
-        prior = Independent(kernels, num=outputs, mean=mean) if outputs > 1 else GP(kernels, mean)
-        Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
-        model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
-        self.result_ = fit(
-            model, (X, y), method=self.method, steps=self.steps, progress=self.progress, key=jax.random.fold_in(key, 1)
-        )
+        seed = seed if isinstance(seed, int) else check_random_state(seed).randint(2**31)
+        with self._precision():
+            key = jax.random.key(seed)
+            kernels, likelihood = _cast((kernels, likelihood), self.dtype)
+            outputs = likelihood.num_latents(1 if y.ndim == 1 else y.shape[1])
+            mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
+            prior = Independent(kernels, num=outputs, mean=mean) if outputs > 1 else GP(kernels, mean)
+            X, y = X.astype(self.dtype), y.astype(self.dtype)
+            options = {"seconds": self.seconds, "progress": self.progress, "key": jax.random.fold_in(key, 1)}
+            if self.num_inducing == "auto":
+                model = Model(SparseGP(prior, InducingPoints(X[:1])), likelihood)
+                self.result_ = grow(model, (X, y), **options)
+            else:
+                Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
+                model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
+                self.result_ = fit(model, (X, y), method=self.method, steps=self.steps, **options)
         self.model_ = self.result_.model
         return self
+
+    def _check_parameters(self) -> None:
+        if self.dtype not in ("float64", "float32"):
+            raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+        if self.num_inducing != "auto":
+            check_counts(num_inducing=self.num_inducing)
+        elif self.method != "auto" or self.steps is not None:
+            raise ValueError(
+                "method and steps are for a given number of inducing points; pass num_inducing=100 too, or limit the "
+                "time by seconds."
+            )
+
+    def _precision(self) -> Any:
+        """The precision of all that JAX computes inside this context; afterwards the user's flag holds again."""
+        return jax.enable_x64(self.dtype == "float64")
 
     def _kernel(self, X: np.ndarray) -> Any:
         return Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
@@ -112,10 +133,13 @@ class GPRegressor(RegressorMixin, _AbstractGP):
 
     Args:
         kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
-        num_inducing: the number of inducing points, which start at k-means centres of X.
+        num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
+            3,000 labels the GP is exact. A number asks for so many, which start at k-means centres of X.
         likelihood: a likelihood of numbers. By default, Gaussian noise with one variance per output.
-        method: the training method of `ig.fit`.
-        steps: the number of training steps; None for the default of `ig.fit`.
+        method: the training method of `ig.fit`, for a given number of inducing points.
+        steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
+        seconds: the time after which to stop training; None for no limit.
+        dtype: "float64", or "float32" for speed where labels have much noise.
         progress: whether to show a progress bar.
         random_state: the seed, or a NumPy random state.
 
@@ -168,12 +192,13 @@ class GPRegressor(RegressorMixin, _AbstractGP):
             The mean [N] or [N, P], or a pair of the mean and the standard deviation.
         """
         X = self._inputs(X)
-        pred = self.model_.predict(X)
 
         def shaped(a: Any) -> np.ndarray:
             return np.asarray(a)[:, 0] if self._flat else np.asarray(a)
 
-        return (shaped(pred.mean), np.sqrt(shaped(pred.variance))) if return_std else shaped(pred.mean)
+        with self._precision():
+            pred = self.model_.predict(X)
+            return (shaped(pred.mean), np.sqrt(shaped(pred.variance))) if return_std else shaped(pred.mean)
 
 
 class GPClassifier(ClassifierMixin, _AbstractGP):
@@ -183,10 +208,13 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
 
     Args:
         kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
-        num_inducing: the number of inducing points, which start at k-means centres of X.
+        num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
+            3,000 labels the GP is exact. A number asks for so many, which start at k-means centres of X.
         likelihood: a likelihood of classes. By default, Bernoulli or softmax.
-        method: the training method of `ig.fit`.
-        steps: the number of training steps; None for the default of `ig.fit`.
+        method: the training method of `ig.fit`, for a given number of inducing points.
+        steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
+        seconds: the time after which to stop training; None for no limit.
+        dtype: "float64", or "float32" for speed where labels have much noise.
         progress: whether to show a progress bar.
         random_state: the seed, or a NumPy random state.
 
@@ -240,7 +268,8 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             Probabilities [N, C], in the order of `classes_`.
         """
         X = self._inputs(X)
-        return np.asarray(self.model_.predict(X).probabilities, float).reshape(len(X), len(self.classes_))
+        with self._precision():
+            return np.asarray(self.model_.predict(X).probabilities, float).reshape(len(X), len(self.classes_))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable class.
@@ -275,9 +304,15 @@ def scorer(score: Callable[..., float]) -> Callable[..., float]:
 
     def scored(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         X = estimator._inputs(X)
-        return -score(estimator.model_.predict(X), estimator._labels(y), weight=sample_weight)
+        with estimator._precision():
+            return -score(estimator.model_.predict(X), estimator._labels(y), weight=sample_weight)
 
     return scored
+
+
+def _cast(parts: Any, dtype: str) -> Any:
+    """The same parts with all real arrays in this precision."""
+    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, parts)
 
 
 def _copies(kernel: Any, num: int) -> list[Any]:

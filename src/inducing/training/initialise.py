@@ -48,15 +48,16 @@ def random_subset(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "
     return X[jnp.asarray(list(kept.values()))]
 
 
-def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
+def kmeans(X: Any, M: int, *, lengthscales: Any = None, key: Array | None = None) -> Float[Array, "M D"]:
     """Find centres of X by k-means: Lloyd's iterations from k-means++ seeds.
 
-    Each column is measured in units of its spread. If X has more than 20,000 rows, a random subset of that size is
-    used.
+    Each column is measured in units of its spread, or of its lengthscale. If X has more than 20,000 rows, a random
+    subset of that size is used.
 
     Args:
         X: inputs [N, D] or [N].
         M: the number of centres.
+        lengthscales: those of a trained kernel [D]; the centres then ignore columns that the kernel ignores.
         key: a JAX random key (default: key 0). The same key gives the same centres.
 
     Returns:
@@ -81,6 +82,8 @@ def kmeans(X: Any, M: int, *, key: Array | None = None) -> Float[Array, "M D"]:
     size = np.where(size > 0, size, 1.0)
     centre, spread = size * (rows / size).mean(axis=0), size * (rows / size).std(axis=0)
     spread = np.where(spread > 0, spread, size)
+    if lengthscales is not None:
+        spread = np.broadcast_to(np.asarray(lengthscales, float), spread.shape)
     distinct, weight = np.unique(rows, axis=0, return_counts=True)
     if len(distinct) <= M:
         return jnp.asarray(distinct, X.dtype)

@@ -1,0 +1,228 @@
+"""`grow`: train a sparse GP with as many inducing points as the data need."""
+
+import time
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from inducing._xla import compiled, own_array
+from inducing.bounds.collapsed import optimal_q
+from inducing.bounds.conjugate import conjugate_layer
+from inducing.bounds.evidence import log_evidence
+from inducing.checks import checked_data
+from inducing.data import Data, as_inputs
+from inducing.features.points import InducingPoints
+from inducing.layers.sparse_gp import SparseGP
+from inducing.model import Model
+from inducing.parameters import as_key, at_least_one
+from inducing.training.fit import FitResult, fit
+from inducing.training.initialise import kmeans
+
+EXACT = 3000  # the most labels for which the evidence itself is trained
+SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for a place to begin
+FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
+AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
+FEWER, BATCH, STEP = 100, 2048, 1.5e8  # other likelihoods: the first number of points; rows, and rows × M² L, of a step
+
+
+def grow(
+    model: Model,
+    data: Any,
+    *,
+    most: int = 2048,
+    gain: float = 0.005,
+    seconds: int | float | None = None,
+    progress: bool | str = True,
+    key: Array | None = None,
+) -> FitResult:
+    """Train a model of one sparse GP with as many inducing points as the data need.
+
+    For Gaussian noise, hyperparameters begin at the best of three fits of the evidence of 500 random rows. With at most
+    3,000 labels the GP is then exact: it is trained by the evidence, and has an inducing point at each distinct input.
+    Otherwise the number of points M starts at 256 and grows by factors of four. Each fit starts at these
+    hyperparameters, with points at k-means centres of X in units of the lengthscales. Growing ends when
+
+        (bound(M) − bound(M')) / (number of labels × log₂ M/M')  <  gain,
+
+    when M reaches `most` or N M² about 8·10⁹, or when the time is over. The best model is kept.
+
+    Other likelihoods start with 100 points, and grow while a step stays fast.
+
+    Args:
+        model: one `SparseGP` layer with inducing points, and any likelihood. Its points and q(u) do not matter.
+        data: (X, y) or `ig.Data`.
+        most: the largest number of inducing points.
+        gain: the gain of a doubling, in nats for each label, below which more points are not worth their time.
+        seconds: the time after which to stop, compilation included; None for no limit.
+        progress: whether to show progress bars.
+        key: a JAX random key (default: key 0). The same key gives the same result, if the time is not limited.
+
+    Returns:
+        The `FitResult` of the best model. Its message says how the model grew.
+
+    Raises:
+        TypeError: if the model has more than one layer, or other features than inducing points.
+        ValueError: if the data do not fit the model, or an argument is out of range.
+
+    Examples:
+        >>> import numpy as np
+        >>> import inducing as ig
+        >>> X = np.linspace(0.0, 1.0, 30)
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0]]))
+        >>> result = ig.grow(ig.Model(gp, ig.likelihoods.Gaussian()), (X, np.sin(9 * X)), progress=False)
+        >>> result.model.layers[0].num_features
+        30
+    """
+    data = checked_data(model, data, every_output=True)
+    layer = _sparse_gp(model)
+    most = at_least_one("most", most)
+    job = _Job(data, _Timer(seconds), progress, as_key(key))
+    if conjugate_layer(model) is None or layer.prior.num_sites > 1:
+        return _grown(job, model, _other_sizes(job, layer, most), gain, {})
+    labels, search = int(np.asarray(data.mask).sum()), _search(job, model)
+    if labels <= EXACT:
+        return _exact(job, model, search)
+    model = search.model
+    sizes = _sizes(FIRST, most, (AFFORDABLE / len(data) / layer.prior.num_latents) ** 0.5)
+    collapsed = {"method": "collapsed", "steps": STEPS} if sizes else {}  # of many rows, minibatches
+    return _grown(job, model, sizes or [min(2 * FIRST, most)], gain, collapsed | {"initialise": False})
+
+
+def _sizes(first: int, most: int, affordable: float) -> list[int]:
+    """Numbers of points that grow by FACTOR; the last is the most that is affordable."""
+    most = min(most, int(affordable))
+    if most < min(first, FEWER):
+        return []
+    sizes = [min(first, most)]
+    while sizes[-1] < most:
+        sizes.append(min(FACTOR * sizes[-1], most))
+    return sizes
+
+
+def _other_sizes(job: "_Job", layer: SparseGP, most: int) -> list[int]:
+    rows = min(len(job.data), BATCH) * layer.prior.num_sites
+    affordable = max(FEWER, (STEP / rows / layer.prior.num_latents) ** 0.5)
+    return _sizes(FEWER, most, affordable) or [most]
+
+
+class _Timer:
+    """The seconds that are left."""
+
+    def __init__(self, seconds: int | float | None):
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._end is None else max(self._end - time.perf_counter(), 1e-3)
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None and time.perf_counter() >= self._end
+
+
+class _Job(NamedTuple):
+    data: Data
+    timer: _Timer
+    progress: bool | str
+    key: Array
+
+    def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
+        shown = label if self.progress is True else self.progress
+        limit = {} if self.timer.left is None else {"seconds": self.timer.left}
+        return fit(model, data, **limit, progress=shown, key=self.key, **options)
+
+
+def _sparse_gp(model: Model) -> SparseGP:
+    layer = model.layers[0].as_sparse_gp() if len(model.layers) == 1 else None
+    if layer is None or isinstance(layer.features, tuple) or not layer.features.are_values:
+        raise TypeError(
+            "grow is for a model of one SparseGP layer with features.InducingPoints; train others by ig.fit."
+        )
+    return layer
+
+
+def _with_points(model: Model, Z: Array) -> Model:
+    """The model with inducing points Z, and the prior as q(u)."""
+    layer = _sparse_gp(model)
+    new = SparseGP(layer.prior, InducingPoints(Z), coordinates=layer.coordinates, jitter=layer.jitter)
+    return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, new)
+
+
+def _search(job: _Job, model: Model) -> FitResult:
+    """The best of some exact fits to few rows, for its hyperparameters."""
+    N, few, rows, steps = len(job.data), _few(job), job.data, None
+    if few < N:
+        chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (few,), replace=False)
+        rows, steps = job.data.rows(own_array(np.sort(np.asarray(chosen)), int)), SEARCH
+    options = {"objective": log_evidence, "starts": STARTS, "steps": steps, "freeze": _features}
+    small = _with_points(model, as_inputs(rows.x)[:1])
+    return job.fit(small, rows, f"{STARTS} starts on {len(rows)} rows", **options)
+
+
+def _few(job: _Job) -> int:
+    """The number of rows of the search: the cost of the evidence depends on the number of labels."""
+    return max(50, SUBSET // job.data.mask.shape[1])
+
+
+def _features(model: Model) -> Any:
+    return model.layers[0].as_sparse_gp().features
+
+
+def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
+    """An exact GP, which has an inducing point at each distinct input."""
+    Z = own_array(np.unique(np.asarray(job.data.x), axis=0), as_inputs(job.data.x).dtype)
+    what = "exact, with an inducing point at each distinct input"
+    if len(job.data) <= _few(job):  # the search has seen all of them
+        trained = compiled(optimal_q)(_with_points(search.model, Z), job.data)
+        return search._replace(model=trained, message=f"{what}; {search.message}")
+    options = {"objective": log_evidence, "freeze": _features}
+    try:
+        result = job.fit(_with_points(search.model, Z), job.data, "exact", initialise=False, **options)
+    except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
+        what += f"; not started from {_few(job)} rows, whose noise is too small for all"
+        result = job.fit(_with_points(model, Z), job.data, "exact", **options)
+    return result._replace(message=f"{what}; {result.message}")
+
+
+def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
+    """Fits with more and more points, until that gains little.
+
+    Each starts at the hyperparameters of `model`: with too few points a fit may take labels for noise, and one with
+    more points that starts there stays there.
+    """
+    labels = int(np.asarray(job.data.mask).sum())
+    best, reached = None, []
+    for M in sizes:
+        Z = _centres(job, model, M, trained=bool(options))
+        result = job.fit(_with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
+        reached.append((len(Z), result.bound))
+        if best is None or result.bound > best.bound:
+            best = result
+        if len(Z) < M or _gain(reached, labels) < gain or job.timer.is_over:
+            break
+    assert best is not None  # because there is a first size
+    bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
+    return best._replace(
+        message=f"{reached[-1][0]} inducing points are enough or affordable, bound {bounds}; {best.message}"
+    )
+
+
+def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
+    """k-means centres, in units of the shortest lengthscale of each column if the kernel is trained and has them."""
+    X = as_inputs(job.data.x)
+    prior = _sparse_gp(model).prior
+    scales = [np.asarray(scale, float) for kernel in prior.kernels for scale in kernel.lengthscales()]
+    known = trained and scales and all(scale.shape in ((), (X.shape[1],)) for scale in scales)
+    shortest = np.min([np.broadcast_to(scale, X.shape[1]) for scale in scales], axis=0) if known else None
+    return kmeans(X, M, lengthscales=shortest, key=job.key)
+
+
+def _gain(reached: list[tuple[int, float]], labels: int) -> float:
+    """The last gain of a doubling, in nats for each label."""
+    if len(reached) < 2:
+        return np.inf
+    (before, low), (now, high) = reached[-2:]
+    return (high - low) / (labels * np.log2(now / before))
