@@ -85,7 +85,11 @@ class _AbstractGP(BaseEstimator):
             mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
             prior = Independent(kernels, num=outputs, mean=mean) if outputs > 1 else GP(kernels, mean)
             X, y = X.astype(self.dtype), y.astype(self.dtype)
-            options = {"seconds": self.seconds, "progress": self.progress, "key": jax.random.fold_in(key, 1)}
+            options: dict[str, Any] = {
+                "seconds": self.seconds,
+                "progress": self.progress,
+                "key": jax.random.fold_in(key, 1),
+            }
             if self.num_inducing == "auto":
                 model = Model(SparseGP(prior, InducingPoints(X[:1])), likelihood)
                 self.result_ = grow(model, (X, y), **options)

@@ -28,7 +28,9 @@ def as_box(box: Any) -> Box:
     try:
         box = np.atleast_2d(np.asarray(box, float))
     except (TypeError, ValueError):
-        raise TypeError(f"box must be pairs of numbers (low, high), one for each dimension, got {shown(box)}.") from None
+        raise TypeError(
+            f"box must be pairs of numbers (low, high), one for each dimension, got {shown(box)}."
+        ) from None
     if box.ndim != 2 or box.shape[1] != 2:
         raise ValueError(f"box must be pairs (low, high), one for each dimension, got shape {list(box.shape)}.")
     for d, (low, high) in enumerate(box):

@@ -22,9 +22,7 @@ ENTRIES = 2**17  # of an array over a block of rows
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
-def expected_logsumexp(
-    mean: Float[Array, "N C"], variance: Float[Array, "N C"], num: int
-) -> Float[Array, "N 1"]:
+def expected_logsumexp(mean: Float[Array, "N C"], variance: Float[Array, "N C"], num: int) -> Float[Array, "N 1"]:
     """E log Σ_c e^{f_c} of independent f_c ~ N(mean, variance), as an average over nodes f = mean + sd·z.
 
     With p the softmax at a node, the derivatives are averages too: E p_c in the mean, and E p_c z_c / (2 sd_c) in the
