@@ -91,10 +91,10 @@ class _AbstractGP(BaseEstimator):
                 "key": jax.random.fold_in(key, 1),
             }
             if self.num_inducing == "auto":
-                model = Model(SparseGP(prior, InducingPoints(X[:1])), likelihood)
+                model = Model(SparseGP(prior, InducingPoints(jnp.asarray(X[:1]))), likelihood)
                 self.result_ = grow(model, (X, y), **options)
             else:
-                Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
+                Z = kmeans(X, min(int(self.num_inducing), len(np.unique(X, axis=0))), key=key)
                 model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
                 self.result_ = fit(model, (X, y), method=self.method, steps=self.steps, **options)
         self.model_ = self.result_.model

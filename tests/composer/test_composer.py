@@ -140,7 +140,7 @@ class Check:
             f = rng.multivariate_normal(mean, cov, 20_000 * factor, method="eigh")
             f = f.reshape(len(f), len(c.X_new), -1)
             density, error = mean_of(np.exp(ref.labels.log_prob(f, c.Y_new)))
-            return (own.value, own.standard_error), (float(np.log(density)), error / density)
+            return (np.asarray(own.value), np.asarray(own.standard_error)), (np.log(density), error / density)
 
         within_errors("joint log density", sampled)
 

@@ -163,7 +163,7 @@ def _search(job: _Job, model: Model) -> FitResult:
 
 def _few(job: _Job) -> int:
     """The number of rows of the search: the cost of the evidence depends on the number of labels."""
-    return max(50, SUBSET // np.shape(job.data.mask)[1])
+    return max(50, SUBSET // np.asarray(job.data.mask).shape[1])
 
 
 def _features(model: Model) -> Any:
