@@ -7,7 +7,7 @@ any other kind, numbers that mean nothing, arrays of other shapes, and other par
 class, by the first rule that applies:
 
     abort      the process ended, or the call and the first use of its result took more than 60 s
-    unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that was
+    unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that is
                raised in the code of another library; or one whose message names no argument of the call, no field of
                the part, nor what was passed
     late       a constructor accepted the arguments, and the first use of the object with good data raised, unless the

@@ -1,4 +1,4 @@
-"""Good calls of public constructors and functions, which the fuzz of calls.py spoils, and first uses of what they make."""
+"""Good calls of public constructors and functions, for calls.py to spoil, and first uses of what they make."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -111,8 +111,10 @@ BAND = {"lower": [-1.0], "upper": [1.0]}
 
 def kernels() -> dict[str, Call]:
     """Calls of kernels and means."""
-    calls = {n: Call(getattr(K, n), {"lengthscale": [0.5], "variance": 2.0}, use_kernel) for n in
-             ("Matern12", "Matern32", "Matern52", "SquaredExponential", "Cosine")}  # fmt: skip
+    calls = {
+        n: Call(getattr(K, n), {"lengthscale": [0.5], "variance": 2.0}, use_kernel)
+        for n in ("Matern12", "Matern32", "Matern52", "SquaredExponential", "Cosine")
+    }
     calls |= {n: Call(getattr(K, n), {"variance": 2.0}, use_kernel) for n in ("Constant", "Linear", "White")}
     calls |= {
         "RationalQuadratic": Call(K.RationalQuadratic, {"lengthscale": 1.0, "variance": 2.0, "alpha": 1.0}, use_kernel),
@@ -160,18 +162,21 @@ def some_features() -> dict[str, Call]:
         "Fourier": Call(F.Fourier, {"a": -1.0, "b": 1.0, "num": 3}, matern),
         "FreeFourier": Call(F.FreeFourier, {"a": -1.0, "b": 1.0, "frequencies": [1.0, 2.0]}, matern),
         "Multiscale": Call(F.Multiscale, {"Z": X[::2], "widths": np.full((3, 1), 0.1)}, se),
-        "EigenLaplacian": Call(F.EigenLaplacian, {"box": [(-2.0, 2.0)], "num": 4}, use_features(
-            K.HilbertSpace(SE, [(-2.0, 2.0)], 4))),  # fmt: skip
+        "EigenLaplacian": Call(
+            F.EigenLaplacian, {"box": [(-2.0, 2.0)], "num": 4}, use_features(K.HilbertSpace(SE, [(-2.0, 2.0)], 4))
+        ),
         "EigenMercer": Call(F.EigenMercer, {"num": 3, "mean": [0.0], "std": [1.0]}, se),
         "EigenNumerical": Call(F.EigenNumerical, {"Z": X, "num": 3}, matern),
         "BoxFourier": Call(F.BoxFourier, {"frequencies": [[1.0]], **BAND, "nodes": 8}, se),
         "GaussianFourier": Call(F.GaussianFourier, {"frequencies": [[1.0]], "centre": [0.0], "widths": [1.0]}, se),
         "RegionAverage": Call(F.RegionAverage, {"lower": [[-1.0]], "upper": [[1.0]], "nodes": 4}, se),
-        "Integral": Call(F.Integral, {"phi": lambda x: jnp.stack([jnp.sin(x[0]), jnp.cos(x[0])]), **BAND, "nodes": 8}, se),
+        "Integral": Call(
+            F.Integral, {"phi": lambda x: jnp.stack([jnp.sin(x[0]), jnp.cos(x[0])]), **BAND, "nodes": 8}, se
+        ),
         "SphericalHarmonics": Call(F.SphericalHarmonics, {"dim": 3, "degrees": 3}, use_features(K.Spherical(SE))),
         "Additive": Call(F.Additive, {"parts": [POINTS, POINTS]}, use_features(SE + M52)),
         "Union": Call(F.Union, {"parts": [POINTS, F.InducingDerivatives(X[::2])]}, se),
-    }  # fmt: skip
+    }
 
 
 def some_likelihoods() -> dict[str, Call]:
@@ -238,14 +243,22 @@ def some_priors() -> dict[str, Call]:
             use_layer,
             2.0,
         ),
-        "Deterministic": Call(ig.Deterministic, {"function": jnp.tanh}, lambda d: use_model(
-            ig.Model([d, LAYER], L.Gaussian()))),  # fmt: skip
-        "Skip": Call(ig.Skip, {"layers": LAYER}, lambda s: use_model(ig.Model([s, ig.BayesianDense(2, 1)], L.Gaussian()))),
-        "LatentVariable": Call(ig.LatentVariable, {"dim": 1, "encoder": None, "mean": None, "scale": None}, lambda v: (
-            use_model(ig.Model([v, ig.SparseGP(ig.GP(SE), F.InducingPoints(np.eye(2, 1 + v.dim)))], L.Gaussian())))),
+        "Deterministic": Call(
+            ig.Deterministic, {"function": jnp.tanh}, lambda d: use_model(ig.Model([d, LAYER], L.Gaussian()))
+        ),
+        "Skip": Call(
+            ig.Skip, {"layers": LAYER}, lambda s: use_model(ig.Model([s, ig.BayesianDense(2, 1)], L.Gaussian()))
+        ),
+        "LatentVariable": Call(
+            ig.LatentVariable,
+            {"dim": 1, "encoder": None, "mean": None, "scale": None},
+            lambda v: use_model(
+                ig.Model([v, ig.SparseGP(ig.GP(SE), F.InducingPoints(np.eye(2, 1 + v.dim)))], L.Gaussian())
+            ),
+        ),
         "PerDatumEncoder": Call(layers.PerDatumEncoder, {"mean": X, "scale": 1.0, "full": False}),
         "Model": Call(ig.Model, {"layers": LAYER, "likelihood": L.Gaussian()}, use_model, 3.0),
-    }  # fmt: skip
+    }
 
 
 def functions(folder: str) -> dict[str, Call]:
@@ -257,9 +270,15 @@ def functions(folder: str) -> dict[str, Call]:
     options = {"objective": ig.elbo, "steps": 1, "method": "auto", "batch_size": None, "key": KEY, "progress": False}
     options |= {"freeze": None, "log_prior": None, "held_out": None, "patience": None, "starts": 1, "checkpoint": None}
     return {
-        "Data": Call(ig.Data, {"x": X, "y": Y, "mask": np.ones((6, 1), bool), "index": np.arange(6), "weight": np.ones(6)},
-                     use_data, 6.0),
-        "elbo": Call(ig.elbo, both | {"key": KEY, "samples": 1, "importance": 1, "beta": 1.0, "num_data": 6}, None, 3.0),
+        "Data": Call(
+            ig.Data,
+            {"x": X, "y": Y, "mask": np.ones((6, 1), bool), "index": np.arange(6), "weight": np.ones(6)},
+            use_data,
+            6.0,
+        ),
+        "elbo": Call(
+            ig.elbo, both | {"key": KEY, "samples": 1, "importance": 1, "beta": 1.0, "num_data": 6}, None, 3.0
+        ),
         "iw_elbo_global": Call(ig.iw_elbo_global, {"model": DEEP, "data": (X, Y), "key": KEY, "importance": 2}),
         "collapsed_elbo": Call(ig.collapsed_elbo, both),
         "collapse": Call(ig.collapse, both),
@@ -267,10 +286,18 @@ def functions(folder: str) -> dict[str, Call]:
         "PrecomputedElbo": Call(ig.PrecomputedElbo, both | {"model": FOURIER}),
         "natural_gradient_step": Call(ig.natural_gradient_step, both | {"gamma": 1.0, "key": KEY}),
         "fit": Call(ig.fit, both | options, None, 2.0),
-        "predict": Call(MODEL.predict, {"X": X, "full_cov": False, "output_cov": False, "key": KEY, "samples": None,
-                        "index": None}, lambda p: (p.mean, p.variance), 4.0),
-        "posterior": Call(MODEL.posterior, {"X": X, "full_cov": False, "output_cov": False, "key": KEY, "samples": None},
-                          lambda p: (p.mean, p.variance), 3.0),
+        "predict": Call(
+            MODEL.predict,
+            {"X": X, "full_cov": False, "output_cov": False, "key": KEY, "samples": None, "index": None},
+            lambda p: (p.mean, p.variance),
+            4.0,
+        ),
+        "posterior": Call(
+            MODEL.posterior,
+            {"X": X, "full_cov": False, "output_cov": False, "key": KEY, "samples": None},
+            lambda p: (p.mean, p.variance),
+            3.0,
+        ),
         "draw": Call(MODEL.draw, {"key": KEY, "num_features": 16}, lambda f: f(X)),
         "sample": Call(P.sample, {"key": KEY, "shape": (2,)}),
         "posterior.sample": Call(Q.sample, {"key": KEY, "shape": 2}),
@@ -284,12 +311,16 @@ def functions(folder: str) -> dict[str, Call]:
         "random_subset": Call(ig.initialise.random_subset, {"X": X, "M": 2, "key": KEY}),
         "greedy_variance": Call(ig.initialise.greedy_variance, {"kernel": M52, "X": X, "M": 2}),
         "scales": Call(ig.initialise.scales, both),
-        "deep_gp": Call(ig.deep_gp, {"X": X, "likelihood": L.Gaussian(), "num_layers": 2, "width": None, "num_inducing": 3},
-                        use_model, 2.0),
+        "deep_gp": Call(
+            ig.deep_gp,
+            {"X": X, "likelihood": L.Gaussian(), "num_layers": 2, "width": None, "num_inducing": 3},
+            use_model,
+            2.0,
+        ),
         "summary": Call(ig.summary, {"module": MODEL}),
         "save": Call(ig.save, {"path": f"{folder}/model.ig", "model": MODEL}),
         "load": Call(ig.load, {"path": f"{folder}/kept.ig", "parts": ()}),
-    }  # fmt: skip
+    }
 
 
 def calls(folder: str) -> dict[str, Call]:
