@@ -9,7 +9,7 @@ class, by the first rule that applies:
     abort      the process ended, or the call and the first use of its result took more than 60 s
     unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that is
                raised in the code of another library; or one whose message names no argument of the call, no field of
-               the part, nor what was passed
+               the part, nor, of an operator such as +, its operands
     late       a constructor accepted the arguments, and the first use of the object with good data raised, unless the
                error is clear and says which columns, rows, outputs or latent functions it needs
     silent     a result with NaN or infinity, although all numbers among the arguments are finite
@@ -56,7 +56,7 @@ def wrong_values() -> list[Any]:
 
     import inducing as ig
 
-    numbers = [
+    numbers: list[Any] = [
         0,
         1,
         -1,
@@ -82,7 +82,23 @@ def wrong_values() -> list[Any]:
         datetime.date(2024, 1, 1),
         np.datetime64("2024-01-01"),
     ]
-    plain = [None, "tanh", "", "0.5", b"x", object(), ..., NotImplemented, [], (), {}, set(), {"a": 1}, {1.0}, range(3)]
+    plain: list[Any] = [
+        None,
+        "tanh",
+        "",
+        "0.5",
+        b"x",
+        object(),
+        ...,
+        NotImplemented,
+        [],
+        (),
+        {},
+        set(),
+        {"a": 1},
+        {1.0},
+        range(3),
+    ]
     plain += [[None], ["a"], [1.0, "a"], [[1.0], [1.0, 2.0]], [[]], [[[1.0]]], (1, 2), [True], [10**400], iter([1.0])]
     plain += [
         int,
@@ -119,7 +135,7 @@ def wrong_values() -> list[Any]:
         jax.random.split(jax.random.key(1)),
         jax.ShapeDtypeStruct((3,), float),
     ]
-    functions = [
+    functions: list[Any] = [
         jnp.tanh,
         lambda *a, **k: 0.5,
         lambda x, *a, **k: x,
@@ -128,7 +144,16 @@ def wrong_values() -> list[Any]:
         ig.kernels.Matern52,
         ig.likelihoods.Gaussian,
     ]
-    parts = [good.SE, good.M52, good.POINTS, good.PRIOR, good.LAYER, good.MODEL, good.CLASSES, good.means.Zero()]
+    parts: list[Any] = [
+        good.SE,
+        good.M52,
+        good.POINTS,
+        good.PRIOR,
+        good.LAYER,
+        good.MODEL,
+        good.CLASSES,
+        good.means.Zero(),
+    ]
     parts += [
         ig.likelihoods.Gaussian(),
         ig.likelihoods.Softmax(3),
