@@ -7,9 +7,9 @@ any other kind, numbers that mean nothing, arrays of other shapes, and other par
 class, by the first rule that applies:
 
     abort      the process ended, or the call and the first use of its result took more than 60 s
-    unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that
-               was raised in the code of another library; or one whose message names no argument of the call, no field
-               of the part, nor what was passed
+    unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that is
+               raised in the code of another library; or one whose message names no argument of the call, no field of
+               the part, nor, of an operator such as +, its operands
     late       a constructor accepted the arguments, and the first use of the object with good data raised, unless the
                error is clear and says which columns, rows, outputs or latent functions it needs
     silent     a result with NaN or infinity, although all numbers among the arguments are finite
@@ -135,7 +135,7 @@ def wrong_values() -> list[Any]:
         jax.random.split(jax.random.key(1)),
         jax.ShapeDtypeStruct((3,), float),
     ]
-    functions = [
+    functions: list[Any] = [
         jnp.tanh,
         lambda *a, **k: 0.5,
         lambda x, *a, **k: x,
@@ -239,7 +239,7 @@ def classify(call: Any, arguments: dict[str, Any]) -> tuple[str, str]:
             fields = [*names, type(result).__name__, *getattr(type(result), "__annotations__", {})]
             needs = is_clear(error, fields) or is_clear(error, ["X", "y", "model"])
             return ("clear" if needs and re.search(NEEDS, str(error)) else "late"), _said(error)
-    numbers = [a for a in jax.tree.leaves(used) if eqx_is_number(a)]
+    numbers: list[Any] = [a for a in jax.tree.leaves(used) if eqx_is_number(a)]
     return ("good" if is_finite(numbers) or not is_finite(list(arguments.values())) else "silent"), ""
 
 

@@ -1,4 +1,4 @@
-"""Good calls of public constructors and functions, which calls.py spoils, and first uses of what they make."""
+"""Good calls of public constructors and functions, for calls.py to spoil, and first uses of what they make."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
