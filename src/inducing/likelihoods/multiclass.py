@@ -20,7 +20,7 @@ from inducing.numerics.special import log_sigmoid_tower, safe_sqrt
 from inducing.parameters import UNIT_INTERVAL, as_whole, fixed
 
 QMC_NODES = 1024  # for predictions
-TRAINING_NODES = 64  # for the bound: its cost is mostly theirs
+TRAINING_NODES = 128  # for the bound of independent latents: its cost is mostly theirs
 LARGEST, TRAINING_LARGEST = 80, 32  # nodes in one dimension, for predictions and for the bound
 
 
@@ -148,7 +148,7 @@ class Softmax(AbstractCategorical):
         if cov.ndim == mean.ndim:
             expected = expected_logsumexp(mean, cov, TRAINING_NODES)
         else:
-            nodes = gaussian_nodes(mean, cov, matched_rule(self.num_classes, TRAINING_NODES))
+            nodes = gaussian_nodes(mean, cov, matched_rule(self.num_classes, QMC_NODES))
             expected = jnp.mean(logsumexp(nodes, axis=-1, keepdims=True), axis=0)
         return jnp.sum(jnp.where(own, mean, 0.0), axis=1, keepdims=True) - expected
 
