@@ -85,12 +85,16 @@ class _AbstractGP(BaseEstimator):
             mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
             prior = Independent(kernels, num=outputs, mean=mean) if outputs > 1 else GP(kernels, mean)
             X, y = X.astype(self.dtype), y.astype(self.dtype)
-            options = {"seconds": self.seconds, "progress": self.progress, "key": jax.random.fold_in(key, 1)}
+            options: dict[str, Any] = {
+                "seconds": self.seconds,
+                "progress": self.progress,
+                "key": jax.random.fold_in(key, 1),
+            }
             if self.num_inducing == "auto":
-                model = Model(SparseGP(prior, InducingPoints(X[:1])), likelihood)
+                model = Model(SparseGP(prior, InducingPoints(jnp.asarray(X[:1]))), likelihood)
                 self.result_ = grow(model, (X, y), **options)
             else:
-                Z = kmeans(X, min(self.num_inducing, len(np.unique(X, axis=0))), key=key)
+                Z = kmeans(X, min(int(self.num_inducing), len(np.unique(X, axis=0))), key=key)
                 model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
                 self.result_ = fit(model, (X, y), method=self.method, steps=self.steps, **options)
         self.model_ = self.result_.model

@@ -131,8 +131,7 @@ class _Job(NamedTuple):
 
     def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
         shown = label if self.progress is True else self.progress
-        limit = {} if self.timer.left is None else {"seconds": self.timer.left}
-        return fit(model, data, **limit, progress=shown, key=self.key, **options)
+        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, **options)
 
 
 def _sparse_gp(model: Model) -> SparseGP:
@@ -164,11 +163,11 @@ def _search(job: _Job, model: Model) -> FitResult:
 
 def _few(job: _Job) -> int:
     """The number of rows of the search: the cost of the evidence depends on the number of labels."""
-    return max(50, SUBSET // job.data.mask.shape[1])
+    return max(50, SUBSET // np.asarray(job.data.mask).shape[1])
 
 
 def _features(model: Model) -> Any:
-    return model.layers[0].as_sparse_gp().features
+    return _sparse_gp(model).features
 
 
 def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
