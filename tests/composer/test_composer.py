@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from tests.composer.compose import CLOSED, QUADRATURE, Composition, compose
+from tests.composer.compose import QUADRATURE, Composition, compose
 
 Array = np.ndarray
 SEEDS = (0, 1, 4, 5, 10, 11, 12)  # of those that compile quickly
@@ -140,7 +140,7 @@ class Check:
             f = rng.multivariate_normal(mean, cov, 20_000 * factor, method="eigh")
             f = f.reshape(len(f), len(c.X_new), -1)
             density, error = mean_of(np.exp(ref.labels.log_prob(f, c.Y_new)))
-            return (own.value, own.standard_error), (np.log(density), error / density)
+            return (np.asarray(own.value), np.asarray(own.standard_error)), (np.log(density), error / density)
 
         within_errors("joint log density", sampled)
 
