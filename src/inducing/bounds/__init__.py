@@ -12,3 +12,4 @@ from inducing.bounds.objective import AbstractObjective as AbstractObjective
 from inducing.bounds.objective import Optimum as Optimum
 from inducing.bounds.terms import expected_log_likelihood as expected_log_likelihood
 from inducing.bounds.terms import log_likelihood as log_likelihood
+from inducing.bounds.upper import evidence_upper_bound as evidence_upper_bound
