@@ -30,6 +30,7 @@ def test_points_grow_until_they_gain_little(small):
     assert result.model.layers[0].num_features in (20, 80)  # two periods need more than 5 points, and not all 300
     evidence = float(ig.log_evidence(result.model, (X, slow)))
     assert evidence - 0.02 * 300 < result.bound <= evidence
+    assert "KL(q ‖ posterior) ≤" in result.message
 
 
 def test_growing_ends_as_well_as_the_last_number_from_the_start(small):

@@ -12,6 +12,7 @@ from inducing._xla import compiled, own_array
 from inducing.bounds.collapsed import optimal_q
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.bounds.evidence import log_evidence
+from inducing.bounds.upper import evidence_upper_bound
 from inducing.checks import checked_data
 from inducing.data import Data, as_inputs
 from inducing.features.points import InducingPoints
@@ -204,9 +205,16 @@ def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict
             break
     assert best is not None  # because there is a first size
     bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
-    return best._replace(
-        message=f"{reached[-1][0]} inducing points are enough or affordable, bound {bounds}; {best.message}"
-    )
+    kept = f"{_sparse_gp(best.model).num_features} inducing points are enough or affordable, bound {bounds}"
+    return best._replace(message=f"{kept}{_certificate(job, best, labels)}; {best.message}")
+
+
+def _certificate(job: _Job, best: FitResult, labels: int) -> str:
+    """How far q(f) is from the exact posterior at most, where that is known and below a nat for each label."""
+    if conjugate_layer(best.model) is None:
+        return ""
+    most = (float(evidence_upper_bound(best.model, job.data)) - best.bound) / labels
+    return f"; KL(q ‖ posterior) ≤ {most:.2g} nats for each label" if most <= 1.0 else ""
 
 
 def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
