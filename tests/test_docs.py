@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "READ
 BLOCKS = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md"])
+@pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md", "export.md"])
 def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     """In one namespace, with lines numbered as in the page; of the shell's commands those of this library."""
     import matplotlib.pyplot as plt

@@ -59,7 +59,7 @@ class Data(eqx.Module):
             raise ValueError("Data needs inputs x, labels y, or both; got neither.")
         self.x = None if x is None else _columns(x, "x", allow_nan=False)
         self.y = None if y is None else _columns(y, "y", allow_nan=True)
-        rows = {name: len(v) for name, v in (("x", self.x), ("y", self.y)) if v is not None}
+        rows = {name: v.shape[0] for name, v in (("x", self.x), ("y", self.y)) if v is not None}
         if len(set(rows.values())) > 1:
             raise ValueError(f"x has {rows['x']} rows and y has {rows['y']}; each row of x needs its row of y.")
         n = next(iter(rows.values()))

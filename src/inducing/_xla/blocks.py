@@ -23,6 +23,8 @@ def in_blocks(fn: Callable, X: Float[Array, "N D"], size: int) -> Float[Array, "
         (20000,)
     """
     N = X.shape[0]
+    if not isinstance(N, int):  # a symbol, under `jax.export`: rows cannot be counted
+        return fn(X)
     size = min(max(size, 1), N)
     blocks = -(-N // size)
     if blocks == 1:

@@ -52,7 +52,10 @@ def inputs(data: Data) -> Float[Array, "... D"]:
 
 def rows_of(X: Float[Array, "N D"], index: Array | None) -> Data:
     """New inputs as data without labels; without an index they are no training data."""
-    return Data(X, index=np.full(len(X), NEW) if index is None else index)
+    if index is None:
+        new = jnp if is_traced(X) else np  # only under `jit` may the number of rows be a symbol
+        index = new.full(X.shape[0], NEW)
+    return Data(X, index=index)
 
 
 def moments(
@@ -194,7 +197,7 @@ def _block_moments(
     model: "Model", cache: Any, data: Data, key: Array, noise: Array | None, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
     """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; each row is sampled by itself."""
-    n, k = len(data), latent_dim(model)
+    n, k = data.index.shape[0], latent_dim(model)
     if k and noise is None:
         key, own = jax.random.split(key)
         noise = _own_noise(own, n, samples, k, inputs(data).dtype)
@@ -207,7 +210,7 @@ def _block_moments(
 
 def _joint_of_samples(model: "Model", cache: Any, data: Data, key: Array | None, samples: int) -> tuple[Array, Array]:
     noise_key, key = jax.random.split(as_key(key))
-    noise = _joint_noise(noise_key, samples, len(data), latent_dim(model), inputs(data).dtype)
+    noise = _joint_noise(noise_key, samples, data.index.shape[0], latent_dim(model), inputs(data).dtype)
 
     def once(item):  # the inputs as replicates of one datum: random functions are drawn jointly over them
         key, noise = item

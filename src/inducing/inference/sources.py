@@ -58,7 +58,7 @@ class Marginals(eqx.Module):
         inner, last = jax.random.split(key)
         mean, cov = moments(self.model, rows, inner, 1, self.correlated, shared=False)
         f = sample_mixture(mean, cov, last, ())
-        return f.reshape(max(num, 1), -1, f.shape[-1])[:num].reshape(*shape, len(self.data), f.shape[-1])
+        return f.reshape(max(num, 1), -1, f.shape[-1])[:num].reshape(*shape, self.data.index.shape[0], f.shape[-1])
 
 
 class Joint(eqx.Module):

@@ -284,7 +284,7 @@ class SparseGP(AbstractLayer):
         g = G * J
         sites = self._sites(X.reshape(N * G, D), cache)
         mean = jnp.moveaxis(sites.mean.reshape(L, N, G, J), 0, 1)
-        Kff = jax.vmap(self.prior.Kff)(X) if g > 1 else self.prior.Kff_diag(X[:, 0]).T
+        Kff = self.prior.Kff_diag(X[:, 0]).T if g == 1 else jax.vmap(self.prior.Kff)(X)
         Kff = Kff.reshape(N, -1, g, g)
         A = sites.A.reshape(*sites.A.shape[:2], N, g)
         T = sites.T.reshape(*sites.T.shape[:2], N, g)

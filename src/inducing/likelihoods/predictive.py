@@ -211,7 +211,7 @@ class Predictive(eqx.Module):
     def _labels(self, y: Any) -> Array:
         y = as_labels(y, self.latent_mean.dtype)
         N, F = self.latent_mean.shape[-2:]
-        if y.ndim != 2 or len(y) != N or self.likelihood.num_latents(y.shape[1]) != F:
+        if y.ndim != 2 or y.shape[0] != N or self.likelihood.num_latents(y.shape[1]) != F:
             raise ValueError(
                 f"y must have a row for each of the {N} inputs and a column for each output, got shape {y.shape}; "
                 "missing labels are NaN."
@@ -223,6 +223,8 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
     """fn(predictive, *rows), compiled. Repeating the last row up to a power of two leaves few shapes to compile."""
     p, N = predictive, predictive.latent_mean.shape[-2]
     p = Predictive(p.likelihood, p.latent_mean, p.latent_cov, p.index)  # without its source, which is not used
+    if not isinstance(N, int):  # a symbol, under `jax.export`: rows cannot be counted, and are computed all at once
+        return fn(p, *rows)
     more = (1 << (N - 1).bit_length()) - N
     if more == 0 or _rows(p) < N or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
         return _compiled(fn, p, *rows)
@@ -317,7 +319,7 @@ def _crps(p: Predictive, y: Array) -> Array:
         return jnp.where(present, crps_of_gaussians(filled, both[:, 0], both[:, 1]), jnp.nan)
 
     levels = jnp.asarray(LEVELS, y.dtype)
-    quantiles = jax.lax.map(lambda q: _quantile(p, jnp.broadcast_to(q, (len(y), 1))), levels)  # compiled once
+    quantiles = jax.lax.map(lambda q: _quantile(p, jnp.broadcast_to(q, (y.shape[0], 1))), levels)  # compiled once
     kinds = [s.kind == "count" for s in p.likelihood.supports] * (y.shape[1] if len(p.likelihood.supports) == 1 else 1)
     ways = {kind: crps_of_counts if kind else crps_by_integral for kind in dict.fromkeys(kinds)}
     found = {kind: way(lambda z: _cdf(p, z), quantiles, filled) for kind, way in ways.items()}
