@@ -112,7 +112,9 @@ class Chromium:
             time.sleep(0.05)
 
     def type(self, text: str) -> None:
+        """Put text where the cursor is, and let a key go: pages may listen to nothing else."""
         self.call("Input.insertText", text=text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=text[-1])
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

@@ -53,8 +53,8 @@ def inputs(data: Data) -> Float[Array, "... D"]:
 def rows_of(X: Float[Array, "N D"], index: Array | None) -> Data:
     """New inputs as data without labels; without an index they are no training data."""
     if index is None:
-        new = jnp if is_traced(X) else np  # only under `jit` may the number of rows be a symbol
-        index = new.full(X.shape[0], NEW)
+        rows = X.shape[0]
+        return Data(X, index=(jnp if is_traced(X) else np).full(rows, NEW))  # under `jit` rows may be a symbol
     return Data(X, index=index)
 
 
