@@ -63,14 +63,19 @@ def fits(value: Any, declared: Any) -> bool:
     if origin is Literal:
         return any(value is part or (type(value) is type(part) and value == part) for part in parts)
     if origin is tuple:
-        wanted = parts[:1] * len(value) if parts[1:] == (...,) and isinstance(value, tuple) else parts
-        return isinstance(value, tuple) and len(value) == len(wanted) and all(map(fits, value, wanted))
-    if (origin or declared) in _PLAIN:
-        return _PLAIN[origin or declared][0](value)
+        return isinstance(value, tuple) and _fit_each(value, parts)
+    kind = origin or declared
+    if kind in _PLAIN:
+        return _PLAIN[kind][0](value)
     if is_array_type(declared):
         return isinstance(value, jax.Array | np.ndarray)
-    kind = origin or declared
     return not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _fit_each(values: tuple, parts: tuple) -> bool:
+    """Whether the values of a tuple fit its annotation, that of `tuple[int, ...]` or `tuple[int, str]`."""
+    wanted = parts[:1] * len(values) if parts[1:] == (...,) else parts
+    return len(values) == len(wanted) and all(map(fits, values, wanted))
 
 
 def described(declared: Any, name: Callable[[type], str]) -> str:

@@ -285,7 +285,7 @@ def as_float_array(value: Any) -> Any:
     """
     if isinstance(value, PLACEHOLDERS) or value is None:
         return value
-    if isinstance(value, tuple) and value and all(isinstance(v, jax.Array | np.ndarray) and v.ndim >= 2 for v in value):
+    if _is_tuple_of_matrices(value):
         return tuple(as_float_array(v) for v in value)
     if hasattr(value, "__array__") and not isinstance(value, jax.Array | np.ndarray):  # pandas, polars and others
         value = np.asarray(value)
@@ -297,6 +297,11 @@ def as_float_array(value: Any) -> Any:
         return own_array(value, value.dtype)
     numeric = any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
     return own_array(value, float) if numeric else value
+
+
+def _is_tuple_of_matrices(value: Any) -> bool:
+    arrays = jax.Array | np.ndarray
+    return isinstance(value, tuple) and value != () and all(isinstance(v, arrays) and v.ndim >= 2 for v in value)
 
 
 def _converted(value: Any) -> Any:
