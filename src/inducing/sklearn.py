@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
 
 from inducing import likelihoods
 from inducing.checks import check_counts
+from inducing.data import some_rows
 from inducing.features.points import InducingPoints
 from inducing.kernels.stationary import Matern52
 from inducing.layers.sparse_gp import SparseGP
@@ -35,6 +36,7 @@ from inducing.model import Model
 from inducing.parameters import question
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
+from inducing.report.relevance import relevance
 from inducing.training.fit import fit
 from inducing.training.grow import grow
 from inducing.training.initialise import kmeans
@@ -98,7 +100,18 @@ class _AbstractGP(BaseEstimator):
                 model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
                 self.result_ = fit(model, (X, y), method=self.method, steps=self.steps, **options)
         self.model_ = self.result_.model
+        self._some_rows = some_rows(X)
         return self
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """How much each column matters [D]: its total effect on the predictions, scaled to sum to 1.
+
+        They are computed when they are asked for, from a sample of the rows of the fit: see `ig.report.relevance`.
+        """
+        check_is_fitted(self)
+        with self._precision():
+            return relevance(self.model_, self._some_rows).share
 
     def _check_parameters(self) -> None:
         if self.dtype not in ("float64", "float32"):
