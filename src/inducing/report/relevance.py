@@ -28,6 +28,14 @@ class Relevance(NamedTuple):
         total: total effects [G, P], the share of the variance with which the column has anything to do.
         total_error: their standard errors.
         lengthscale: the shortest lengthscale [G] along the column's inputs, in their unit; NaN where there is none.
+
+    Examples:
+        >>> one = np.array([[0.75], [0.25]])
+        >>> print(Relevance(("size", "age"), one, 0 * one, one, 0 * one, np.array([1.0, 20.0])))
+        column  main           total          lengthscale
+        ──────  ─────────────  ─────────────  ───────────
+        size    0.750 ± 0.000  0.750 ± 0.000  1
+        age     0.250 ± 0.000  0.250 ± 0.000  20
     """
 
     names: tuple[str, ...]
