@@ -48,7 +48,7 @@ def moments_of_features(layer: SparseGP, features: Any) -> tuple[Float[Array, "L
     if not qu.is_coupled(root):
         return mean, conditional + jnp.einsum("lma,lmb->lab", T, T)
     T = jnp.moveaxis(T, 0, 1).reshape(T.shape[1], -1)
-    return mean, (block_diag(*conditional) + T.T @ T)[None]
+    return mean, _together(conditional) + (T.T @ T)[None]
 
 
 def _united(first: Any, second: Any) -> Any:
@@ -84,32 +84,26 @@ class Factor(Module):
 
         E log N(w | m, S) / N(w | 0, I) = ½ ( E|w|² − E|R⁻¹(w − m)|² ) − log |R|,    S = R Rᵀ
         """
-        if self.features is None:
+        if self.centre is None or self.whitener is None:
             mean, root = layer.whitened(layer.Kuu())
-            root = qu.expand(root)
-        else:
-            mean, cov = moments_of_features(layer, self.features)
-            mean = jnp.einsum("lab,lb->la", self.whitener, mean - self.centre)
-            B = self.whitener if cov.shape[0] == mean.shape[0] else block_diag(*self.whitener)[None]
-            return self.memory * self._of_moments(mean, B @ cov @ jnp.swapaxes(B, 1, 2))
-        if root.ndim == 2 and self.root.ndim == 3:
-            return self.memory * self._of_moments(mean, (root @ root.T)[None])
-        return self.memory * self._of_root(mean, root)
+            return self.memory * self._of_root(mean, qu.expand(root))
+        mean, cov = moments_of_features(layer, self.features)
+        mean = jnp.einsum("lab,lb->la", self.whitener, mean - self.centre)
+        B = self.whitener if len(cov) == len(mean) else block_diag(*list(self.whitener))[None]
+        return self.memory * self._of_moments(mean, B @ cov @ jnp.swapaxes(B, 1, 2))
 
     def _of_root(self, mean: Array, root: Array) -> Float[Array, ""]:
         shift, old = mean - self.mean, self.root
         if root.ndim == 2 or old.ndim == 2:
-            root = root if root.ndim == 2 else block_diag(*root)
-            shift, root, old = shift.reshape(1, -1), root[None], old[None]
+            root, old = _together(root), _together(old)
+            shift = shift.reshape(1, -1)
         solved = solve_triangular(old, jnp.concatenate([shift[..., None], root], axis=-1), lower=True)
         return 0.5 * (jnp.sum(mean**2) + jnp.sum(root**2) - jnp.sum(solved**2)) - self._log_det()
 
     def _of_moments(self, mean: Array, cov: Array) -> Float[Array, ""]:
         shift, old = mean - self.mean, self.root
-        if cov.shape[0] == 1 and old.ndim == 3:
-            old = block_diag(*old)[None]
-        elif old.ndim == 2:
-            cov, old = cov if cov.shape[0] == 1 else block_diag(*cov)[None], old[None]
+        if len(cov) == 1 or old.ndim == 2:
+            cov, old = _together(cov), _together(old)
         shift = shift.reshape(old.shape[0], -1)
         half = solve_triangular(old, jnp.concatenate([shift[..., None], cov], axis=-1), lower=True)
         solved = solve_triangular(old, jnp.swapaxes(half[..., 1:], 1, 2), lower=True)
@@ -118,6 +112,11 @@ class Factor(Module):
 
     def _log_det(self) -> Float[Array, ""]:
         return jnp.sum(jnp.log(jnp.abs(diagonal_of(self.root))))
+
+
+def _together(root: Array) -> Float[Array, "1 LM LM"]:
+    """One matrix for all latents."""
+    return root[None] if root.ndim == 2 else block_diag(*root)[None]
 
 
 class Streamed(AbstractLayer):

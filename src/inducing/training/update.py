@@ -161,7 +161,7 @@ def _sparse(exact: ExactGP, features: Any) -> Model:
     layer = SparseGP(exact.prior, InducingPoints(exact.x) if features is None else features)
     seen = exact.seen.reshape(exact.noise.shape)
     y = exact.residual.reshape(seen.shape) + exact.prior.mean(exact.x)
-    noise = PerDatum(jnp.where(seen, exact.noise, 1.0), new=0.0)
+    noise = PerDatum(jnp.where(seen, exact.noise, 1.0), jnp.zeros(()))
     model = collapse(Model(layer, Gaussian(noise)), (exact.x, jnp.where(seen, y, jnp.nan)))
     return Model(model.layers, Gaussian(exact.new_noise))
 
@@ -174,7 +174,7 @@ def _adapted(model: Model, data: Data, options: dict[str, Any]) -> Model:
         (layer,) = (part for part in jax.tree.leaves(model, is_leaf=_is_streamed) if _is_streamed(part))
         return layer.factor, None if user is None else user(_unwrapped(model))
 
-    given = {"progress": False, "initialise": False} | options | {"freeze": freeze}
+    given: dict[str, Any] = {"progress": False, "initialise": False} | options | {"freeze": freeze}
     return fit(model, data, **given).model
 
 
