@@ -25,6 +25,7 @@ ORDER = """
     scores io
     training
     report
+    tables
     sklearn cli testing
 """
 LEVEL = {room: level for level, rooms in enumerate(ORDER.strip().split("\n")) for room in rooms.split()}
