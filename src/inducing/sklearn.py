@@ -24,9 +24,10 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
 from inducing import likelihoods
-from inducing.data import Data
+from inducing.data import Data, some_rows
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.parameters import question
+from inducing.report.relevance import relevance
 from inducing.training.automatic import train
 
 
@@ -80,7 +81,18 @@ class _AbstractGP(BaseEstimator):
                 key=jax.random.key(seed),
             )
         self.model_ = self.result_.model
+        self._some_rows = some_rows(X)
         return self
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """How much each column matters [D]: its total effect on the predictions, scaled to sum to 1.
+
+        They are computed when they are asked for, from a sample of the rows of the fit: see `ig.report.relevance`.
+        """
+        check_is_fitted(self)
+        with self._precision():
+            return relevance(self.model_, self._some_rows).share
 
     def _check_dtype(self) -> None:
         if self.dtype not in ("float64", "float32"):
