@@ -156,9 +156,9 @@ def test_encodings_without_the_signs_of_a_table_do_not_end_a_run(folder, monkeyp
 
 @pytest.fixture
 def own_cache(monkeypatch):
-    before = jax.config.read("jax_compilation_cache_dir")
+    before = jax.config.values["jax_compilation_cache_dir"]
     names = ("jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
-    values = {name: jax.config.read(name) for name in names}
+    values = {name: jax.config.values[name] for name in names}
     jax.config.update("jax_compilation_cache_dir", None)
     yield
     for name, value in values.items():
@@ -172,10 +172,10 @@ def test_kept_programs_take_a_bounded_space(tmp_path, own_cache):
         os.utime(tmp_path / f"{i}", (i, i))
     cache.keep_programs(tmp_path, most=2500)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["2", "3"]  # the newest
-    assert jax.config.read("jax_compilation_cache_dir") == str(tmp_path)
+    assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path)
     jax.config.update("jax_compilation_cache_dir", "elsewhere")
     cache.keep_programs(tmp_path, most=0)  # the user's choice stays, and nothing is deleted
-    assert jax.config.read("jax_compilation_cache_dir") == "elsewhere" and len(list(tmp_path.iterdir())) == 2
+    assert jax.config.values["jax_compilation_cache_dir"] == "elsewhere" and len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_ctrl_c_ends_with_130_and_one_line(tmp_path):
 
 def test_output_that_is_not_read_ends_quietly(tmp_path):
     """As by `inducing fit … | head -1`."""
-    with started(tmp_path, 20) as process:
+    with started(tmp_path, 15) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""

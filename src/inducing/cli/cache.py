@@ -34,7 +34,7 @@ def keep_programs(folder: Path | None = None, most: int = MOST) -> None:
         folder: where; by default in the user's cache folder.
         most: the size in bytes beyond which those programs that were written longest ago are deleted.
     """
-    if jax.config.read("jax_compilation_cache_dir") is not None:
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     folder = cache_folder() if folder is None else folder
     try:
