@@ -1,7 +1,7 @@
 """Layers that wrap others: any function as a layer, and layers whose output is appended to their input."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from inducing.layers.base import (
     start_stack,
     sum_of_kl,
 )
-from inducing.parameters import dtype_of
+from inducing.parameters import dtype_of, one_or_several
 
 
 class Deterministic(AbstractLayer):
@@ -139,7 +139,7 @@ class Skip(AbstractLayer):
         return False
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer]):
-        self.layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
+        self.layers = one_or_several(layers)
         for layer in self.layers:
             if not isinstance(layer, AbstractLayer):
                 raise TypeError(f"Skip holds layers, not {shown(layer)}; wrap it in ig.Deterministic(...).")
