@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -212,6 +213,22 @@ class AbstractKernel(Module):
         """
         parts = jax.tree.leaves(self, is_leaf=lambda v: isinstance(v, AbstractKernel) and v is not self)
         return [leaf for part in parts if isinstance(part, AbstractKernel) for leaf in part.lengthscales()]
+
+    @question
+    def lengthscale_along(self, column: int) -> float:
+        """The lengthscale along one column of the inputs, which `ig.report.relevance` shows; NaN if there is none.
+
+        By default the shortest one of the kernels inside this one.
+
+        Examples:
+            >>> import inducing as ig
+            >>> k = ig.kernels.ActiveDims(ig.kernels.Matern52(2.0), 1) + ig.kernels.Matern52([4.0, 3.0])
+            >>> k.lengthscale_along(0), k.lengthscale_along(1)
+            (4.0, 2.0)
+        """
+        parts = jax.tree.leaves(self, is_leaf=lambda v: isinstance(v, AbstractKernel) and v is not self)
+        found = [part.lengthscale_along(column) for part in parts if isinstance(part, AbstractKernel)]
+        return min((value for value in found if not math.isnan(value)), default=math.nan)
 
     @question
     def units(self, x: np.ndarray) -> list[tuple[Array, np.ndarray]]:

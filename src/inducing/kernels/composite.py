@@ -263,6 +263,10 @@ class ActiveDims(AbstractKernel):
         own = [self.kernel.smoothness_along(i) for i, d in enumerate(self.dims) if d == column]
         return min(own, default=math.inf)
 
+    def lengthscale_along(self, column: int) -> float:
+        own = [self.kernel.lengthscale_along(i) for i, d in enumerate(self.dims) if d == column]
+        return min(own, default=math.nan)
+
     def has_derivative(self, columns: tuple[int, ...], dim: int | None = None) -> bool:
         own = [[i for i, d in enumerate(self.dims) if d == column] for column in columns if column in self.dims]
         return all(self.kernel.has_derivative(choice, len(self.dims)) for choice in itertools.product(*own))
