@@ -131,4 +131,4 @@ def check_beta(beta: Any) -> None:
         return
     plain = np.ndim(beta) == 0 and isinstance(beta, numbers.Real | jax.Array | np.ndarray)
     if not plain or np.asarray(beta).dtype.kind not in "iuf" or not 0 <= float(beta) < np.inf:
-        raise ValueError(f"beta must be a number of at least 0, got {shown(beta)}.")
+        raise ValueError(f"beta must be 0 or more, got {shown(beta)}.")
