@@ -56,7 +56,7 @@ def test_a_fit_of_times_that_float32_cannot_tell_apart_is_refused():
 def test_points_that_float32_cannot_tell_apart_are_refused():
     """Also those of features and kernels, and the inputs of an estimator that computes in float32."""
     t = 1.7e9 + 10.0 * np.arange(60)[:, None]
-    with pytest.raises(ValueError, match=r"X has 60 different values in column 0, .* of which float32 can tell"):
+    with pytest.raises(ValueError, match=r"x has 60 different values in column 0, .* of which float32 can tell"):
         GPRegressor(dtype="float32", num_inducing=5, steps=2).fit(t, y)
     with jax.enable_x64(False):
         with pytest.raises(ValueError, match=r"Z has 60 different values in column 0, .* of which float32 can tell"):
