@@ -164,6 +164,9 @@ OWN = {
     "__init_subclass__",
     "__doc__",
     "__hash__",
+    "__setattr__",  # this and the next two are made for each frozen data class
+    "__delattr__",
+    "__replace__",
 }  # of each class itself
 
 

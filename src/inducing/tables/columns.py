@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
     unseen: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class AbstractColumn(abc.ABC):
     """A column of a table and how its cells become numbers.
 
@@ -66,7 +66,7 @@ class AbstractColumn(abc.ABC):
 
     def to_json(self) -> dict[str, Any]:
         """The decision as JSON holds it."""
-        return {"kind": self.kind} | dataclasses.asdict(self)
+        return {"kind": self.kind, **vars(self)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +74,8 @@ class Number(AbstractColumn):
     """A column of numbers.
 
     Args:
+        name: the name of the column.
+        reason: why it was taken for what it is.
         fill: the median, which takes the place of gaps.
         gaps: whether a second number says where there were gaps.
         decimal: the decimal mark of numbers that are stored as text.
@@ -110,6 +112,8 @@ class Date(AbstractColumn):
     """A column of dates, which become days since 1970 and, where they help, points on circles.
 
     Args:
+        name: the name of the column.
+        reason: why it was taken for what it is.
         fill: the median day, which takes the place of gaps.
         gaps: whether another number says where there were gaps.
         date_format: the format of dates that are stored as text.
@@ -151,6 +155,8 @@ class YesNo(AbstractColumn):
     """A column of two values, which become 0 and 1.
 
     Args:
+        name: the name of the column.
+        reason: why it was taken for what it is.
         values: the two values; the second becomes 1.
         fill: 0 or 1, the more frequent one, which takes the place of gaps.
         gaps: whether a second number says where there were gaps.
@@ -182,6 +188,8 @@ class Category(AbstractColumn):
     """A column of categories, each of which becomes a column of 0 and 1.
 
     Args:
+        name: the name of the column.
+        reason: why it was taken for what it is.
         values: the categories that are kept.
         other: whether rare ones share a column, "other", which unseen ones get too.
         fill: the number of the most frequent category, which takes the place of gaps.
@@ -220,7 +228,12 @@ class Category(AbstractColumn):
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut(AbstractColumn):
-    """A column that is no input: an identifier, free text, or one that the user does not want."""
+    """A column that is no input: an identifier, free text, or one that the user does not want.
+
+    Args:
+        name: the name of the column.
+        reason: why it is left out.
+    """
 
     kind: ClassVar[str] = "left out"
 
