@@ -16,7 +16,7 @@ from inducing.features.fourier_sums import fourier_sums
 from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import Dense, DiagonalPlusLowRank
-from inducing.parameters import as_whole, fixed, positive
+from inducing.parameters import as_whole, at_least_one, fixed, positive
 
 
 class Fourier(AbstractFeatures):
@@ -65,11 +65,11 @@ class Fourier(AbstractFeatures):
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     num: int = eqx.field(static=True, converter=as_whole)
+    num_inputs = 1
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
-        if not isinstance(self.num, int) or self.num < 1:
-            raise ValueError(f"Fourier.num must be a whole number of frequencies from 1, got {self.num!r}.")
+        at_least_one("Fourier.num", self.num)
 
     @classmethod
     def around(cls, X: Any, num: int, margin: float = 2.0) -> "Fourier":
@@ -106,10 +106,6 @@ class Fourier(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return 2 * self.num + 1
-
-    @property
-    def num_inputs(self) -> int:
-        return 1
 
     @property
     def frequencies(self) -> Float[Array, " F"]:
@@ -173,6 +169,7 @@ class FreeFourier(AbstractFeatures):
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     frequencies: Float[Array, " F"] = positive()
+    num_inputs = 1
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
@@ -182,10 +179,6 @@ class FreeFourier(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return 2 * self.frequencies.shape[0] + 1
-
-    @property
-    def num_inputs(self) -> int:
-        return 1
 
     def apply(self, f, kernel=None):
         return _apply(self, self.frequencies, f, kernel)
