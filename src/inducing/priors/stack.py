@@ -1,5 +1,6 @@
 """Several priors side by side, and linear maps of the outputs of any prior."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -167,7 +168,7 @@ class Stack(AbstractPrior):
         if isinstance(features, AbstractFeatures):
             return [(p, features) for p in self.priors]
         ends = np.cumsum([0, *[p.num_latents for p in self.priors]])
-        own = [features[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        own = [features[a:b] for a, b in itertools.pairwise(ends)]
         return [(p, f[0] if len(f) == 1 else f) for p, f in zip(self.priors, own, strict=True)]
 
     def _joined(self, arrays: Sequence[tuple[AbstractPrior, Array]], axes: tuple[int, ...]) -> Array:
@@ -201,7 +202,7 @@ def site_weights(prior: AbstractPrior, dtype: Any) -> Float[Array, "P L J"]:
     return jnp.einsum("qjl,ji->qjli", W, jnp.eye(J, dtype=dtype)).reshape(prior.num_outputs, prior.num_latents, J)
 
 
-def on_outputs(T: Float[Array, "P L J"], a: Float[Array, "L *rest"], axis: int) -> Float[Array, "L *rest"]:
+def on_outputs(T: Float[Array, "P L J"], a: Float[Array, "L ..."], axis: int) -> Float[Array, "L ..."]:
     """What each latent contributes to each output, in place of its sites [J] along an axis.
 
     Examples:
