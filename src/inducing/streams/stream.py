@@ -1,7 +1,7 @@
 """`Stream`: data larger than memory."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -119,8 +119,14 @@ class Stream:
             yield Data(rows.x, rows.y, None, rows.index, rows.weight)
 
     def rows(
-        self, batch_size: int, seed: tuple[int, ...], first: int = 0, part: int = 0, parts: int = 1
-    ) -> Iterator[Rows]:
+        self,
+        batch_size: int,
+        seed: tuple[int, ...],
+        first: int = 0,
+        part: int = 0,
+        parts: int = 1,
+        prepare: Callable[[Rows], Any] = lambda rows: rows,
+    ) -> Generator[Any]:
         """A part of the minibatches of all steps, as NumPy arrays, read ahead by a thread.
 
         Args:
@@ -129,6 +135,7 @@ class Stream:
             first: the step to begin with.
             part: the number of the part.
             parts: the number of parts, which divides `batch_size` and 64.
+            prepare: called for each minibatch in that thread; what it returns is given out.
         """
         if not 1 <= batch_size <= len(self):
             raise ValueError(f"batch_size must be from 1 to the number of rows, {len(self)}, got {batch_size}.")
@@ -138,7 +145,8 @@ class Stream:
                 f"a minibatch of {batch_size} rows cannot be shared by {parts} processes; use a batch_size that is a "
                 f"multiple of {parts}, and a number of processes that divides 64."
             )
-        return _closing(Reader(self._in_order(order, first, part, parts), HELD * parts // batch_size))
+        prepared = map(prepare, self._in_order(order, first, part, parts))
+        return _closing(Reader(prepared, HELD * parts // batch_size))
 
     def _in_order(self, order: Order, step: int, part: int, parts: int) -> Iterator[Rows]:
         epoch, window, batch = order.place(step)
@@ -151,13 +159,16 @@ class Stream:
                 window, batch = window + 1, 0
             epoch, window = epoch + 1, 0
 
-    def chunks(self, size: int, part: int = 0, parts: int = 1) -> Iterator[Rows]:
+    def chunks(
+        self, size: int, part: int = 0, parts: int = 1, prepare: Callable[[Rows], Any] = lambda rows: rows
+    ) -> Generator[Any]:
         """All rows once, in the order of the source, read ahead by a thread.
 
         Args:
             size: the number of rows of a chunk. The last chunks are filled with rows without labels.
             part: the number of the part.
             parts: the number of parts, all of which have equally many chunks.
+            prepare: called for each chunk in that thread; what it returns is given out.
         """
 
         def read() -> Iterator[Rows]:
@@ -169,7 +180,7 @@ class Stream:
                 rows = cursor.read(first, last) if first < last else nothing
                 yield padded(rows, size)
 
-        return _closing(Reader(read(), max(2, HELD // size)))
+        return _closing(Reader(map(prepare, read()), HELD // size))
 
     def _drawn(self) -> Rows:
         """Rows for `sample`."""
@@ -187,7 +198,7 @@ class Stream:
         return joined(pieces).take(slice(0, SAMPLE)) if total <= SAMPLE else joined(pieces)
 
 
-def _closing(reader: Reader) -> Iterator[Rows]:
+def _closing(reader: Reader) -> Generator[Any]:
     """The items of a reader, which is closed when nobody needs them any more."""
     try:
         yield from reader
