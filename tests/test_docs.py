@@ -17,8 +17,11 @@ BLOCKS = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILI
 
 
 @pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md", "export.md"])
-def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
-    """In one namespace, with lines numbered as in the page; of the shell's commands those of this library."""
+def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, unchecked):
+    """In one namespace, without type checks as users have it, with lines numbered as in the page.
+
+    Of the shell's commands, those of this library run.
+    """
     import matplotlib.pyplot as plt
 
     monkeypatch.chdir(tmp_path)

@@ -41,14 +41,8 @@ class Gaussian(AbstractLikelihood):
     """
 
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
-
-    @property
-    def joint(self) -> bool:
-        return False
+    adds_noise = True
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -58,7 +52,7 @@ class Gaussian(AbstractLikelihood):
         return num_outputs
 
     def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
-        return broadcast(self.variance, shape, index)
+        return broadcast(self.variance, shape, index, "variance")
 
     @property
     def shared_noise(self) -> Float[Array, ""] | None:
@@ -130,10 +124,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     """
 
     link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
-
-    @property
-    def joint(self) -> bool:
-        return True
+    joint = True
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -389,8 +389,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
     nats = given.num_data if may_level else None
     progress = given.progress if process()[0] == 0 else False
     watch = Watch(progress, given.callback, given.patience, agreement, build, score, clock, deadline, nats)
-    steps = plan.default_steps if given.steps is None else given.steps
-    run = Run(given, plan, steps, model, problem, seed, watch, checkpoint, passes)
+    run = Run(given, plan, model, problem, seed, watch, checkpoint, passes)
     outcome = climb(run) if plan.method in LBFGS else take_steps(run)
     if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can go on later
         checkpoint.end(outcome)

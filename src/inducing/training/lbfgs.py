@@ -98,7 +98,7 @@ def climb(run: Run) -> Outcome:
 
 def _ascents(run: Run) -> list[tuple[Ascent | StreamedAscent, int]]:
     """What to maximise, and until which step: the objective on all data, after one on a sample if these are many."""
-    data, steps, target = run.given.data, run.steps, run.plan.objective
+    data, steps, target = run.given.data, run.plan.steps, run.plan.objective
     N, streamed = run.given.num_data, run.given.stream is not None
     if run.plan.method != "collapsed":
         return [(Ascent(run.problem, data, N, target), steps)]
