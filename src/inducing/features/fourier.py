@@ -130,7 +130,8 @@ class Fourier(AbstractFeatures):
         check_columns(self, X, 1)
         theta = (2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a)
         if isinstance(X, jax.core.Tracer):  # values are not known: where they lie outside, the sums are NaN
-            outside = jnp.any(X < self.a) | jnp.any(X > self.b)
+            low, high = jnp.min(X), jnp.max(X)
+            outside = (low < self.a) | (high > self.b)
             return fourier_sums(theta, jnp.where(outside, jnp.nan, y), count, self.num)
         low, high, a, b = float(X.min()), float(X.max()), float(self.a), float(self.b)
         if low < a or high > b:
