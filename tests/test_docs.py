@@ -16,9 +16,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "READ
 BLOCKS = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md", "export.md"])
-def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
-    """In one namespace, with lines numbered as in the page; of the shell's commands those of this library."""
+@pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md", "export.md", "tables.md"])
+def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, unchecked):
+    """In one namespace, without type checks as users have it, with lines numbered as in the page.
+
+    Of the shell's commands, those of this library run.
+    """
     import matplotlib.pyplot as plt
 
     monkeypatch.chdir(tmp_path)
@@ -31,8 +34,13 @@ def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
             exec(compile(above + block, DOCS / page, "exec"), namespace)
         for line in block.splitlines():
             if kind == "sh" and line.startswith("inducing "):
-                main([*shlex.split(line, comments=True)[1:], "--silent"])
+                main([*shlex.split(line, comments=True)[1:], *quiet(line)])
     plt.close("all")
+
+
+def quiet(line):
+    """Options that keep a command from printing and from writing to the user's cache; `inducing show` only prints."""
+    return [] if line.startswith("inducing show") else ["--quiet", "--no-cache"]
 
 
 API = runpy.run_path(str(DOCS / "tools" / "api.py"))

@@ -186,6 +186,11 @@ class AbstractStationary(AbstractKernel):
     def lengthscales(self) -> list[Array]:
         return [self.lengthscale]
 
+    def lengthscale_along(self, column: int) -> float:
+        if self.lengthscale.ndim == 0:
+            return float(self.lengthscale)
+        return float(self.lengthscale[column]) if column < len(self.lengthscale) else math.nan
+
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
         half = fourier_features(*weighted_frequencies(self, key, -(-num // 2), dim))
         return lambda X: half(self.scaled(X))

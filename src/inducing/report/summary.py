@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from inducing.data import as_data
 from inducing.parameters import FIXED, LOWER_TRIANGULAR, Constraint, parameters
+from inducing.report.relevance import Relevance, relevance
 
 
 class Row(NamedTuple):
@@ -18,12 +20,16 @@ class Row(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The parameters of a module as `rows`, and how many numbers of them train; prints as a table."""
+    """The parameters of a module as `rows`, and how many numbers of them train; prints as a table.
+
+    If data were given, `relevance` says how much each column of the inputs matters.
+    """
 
     title: str
     rows: list[Row]
     num_trained: int
     num_fixed: int
+    relevance: Relevance | None = None
 
     def __str__(self) -> str:
         table = [Row("name", "shape", "constraint", "value"), *self.rows]
@@ -33,25 +39,30 @@ class Summary(NamedTuple):
         lines = ["  ".join(row).rstrip() for row in cells]
         fixed = f", {self.num_fixed:,} fixed" if self.num_fixed else ""
         total = f"{self.title}: {self.num_trained:,} parameters{fixed}"
-        return "\n".join([*lines, total])
+        matter = "" if self.relevance is None else f"\n\n{self.relevance}"
+        return "\n".join([*lines, total]) + matter
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def summary(module: Any) -> Summary:
+def summary(module: Any, data: Any = None, names: Any = None) -> Summary:
     """Summarise the parameters of a model, or of any part of one, in a table.
 
     An array that stands in several places, because a module is used twice, trains once and is marked as tied.
 
     Args:
         module: an `ig.Model`, or any part of one.
+        data: data with inputs, an `ig.Data` or a pair (X, y), to say how much each column of them matters for the
+            predictions of a model: see `ig.report.relevance`.
+        names: the names of the columns, as for `ig.report.relevance`.
 
     Returns:
         The rows of the table and the number of parameters. It prints as a table.
 
     Raises:
         TypeError: if `module` is not a module, for example the result of `fit`.
+        ValueError: if the data do not fit the model.
 
     Examples:
         >>> import inducing as ig
@@ -66,6 +77,7 @@ def summary(module: Any) -> Summary:
         raise TypeError(
             f"module must be an ig.Model or a part of one, got {type(module).__name__}; of a fit, pass result.model."
         )
+    matter = None if data is None else relevance(module, as_data(data).x, names)
     rows: list[Row] = []
     first: dict[int, str] = {}
     trained = fixed = 0
@@ -80,7 +92,7 @@ def summary(module: Any) -> Summary:
             trained += _free(leaf, constraint)
         first.setdefault(id(leaf), name)
         rows.append(Row(name, str(list(leaf.shape)) if leaf.ndim else "scalar", kind, _short(np.asarray(leaf))))
-    return Summary(type(module).__name__, rows, trained, fixed)
+    return Summary(type(module).__name__, rows, trained, fixed, matter)
 
 
 def _free(leaf: Any, constraint: Constraint) -> int:
