@@ -61,7 +61,7 @@ class Contents:
         rows: how to name each row [N], such as its number or the index of a frame; by default 1, 2, ….
         training: inputs and labels (X, y) of training rows, or of some of them. They give the baselines, and say where
             predictions are extrapolated. By default baselines are made from y alone.
-        held_out: what the rows are, in a few words for the reader.
+        held_out: what the rows are, to complete the sentence "It was judged on 80 …".
         facts: what was fitted and how, as pairs of a short name and a value.
         message: what the fit reported.
         history: the objective along the fit, or None.
@@ -79,7 +79,7 @@ class Contents:
     predictions: Predictive | None = None
     rows: Sequence[Any] | None = None
     training: tuple[np.ndarray, np.ndarray] | None = None
-    held_out: str = "rows that the model was not trained on"
+    held_out: str = "rows that it was not trained on"
     facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     message: str = ""
     history: History | None = None

@@ -110,7 +110,22 @@ def effect(
     shown = rows[:, own[0]] if values is None else np.asarray(values)
     if shown.shape != (len(rows),):
         raise ValueError(f"values must have one entry for each of the {len(rows)} rows, got shape {shown.shape}.")
-    where, settings = _grid(shown, rows[:, own], points)
+    where, settings = grid(shown, rows[:, own], points)
+    return effect_at(model, rows, str(column), own, where, settings, num, level, seed)
+
+
+def effect_at(
+    model: Model,
+    rows: Float[np.ndarray, "N D"],
+    name: str,
+    own: list[int],
+    where: np.ndarray,
+    settings: Float[np.ndarray, "T K"],
+    num: int = 100,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Effect:
+    """The effect of a column at given values, for which some inputs stand: see `effect`."""
     rng = np.random.default_rng(seed)
     base = rows[rng.choice(len(rows), min(num, len(rows)), replace=False)]
     found = []
@@ -118,10 +133,10 @@ def effect(
         changed = base.copy()
         changed[:, own] = setting
         found.append(_average(model, changed, level, jax.random.key(seed)))
-    return Effect(str(column), where, *(np.stack(part) for part in zip(*found, strict=True)))
+    return Effect(name, where, *(np.stack(part) for part in zip(*found, strict=True)))
 
 
-def _grid(shown: np.ndarray, codes: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
+def grid(shown: np.ndarray, codes: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
     """The values to show, and the inputs [T, K] that stand for each."""
     if shown.dtype.kind not in "fiub":
         labels, first, count = np.unique(shown.astype(str), return_index=True, return_counts=True)

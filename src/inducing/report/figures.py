@@ -75,25 +75,37 @@ def band(x: Any, lower: Any, upper: Any, name: str, colour: str) -> Trace:
     }  # fmt: skip
 
 
-def dots(x: Any, y: Any, texts: Sequence[str], name: str, colour: str, symbol: str = "circle") -> Trace:
-    """Points whose texts show when the pointer is over them."""
-    many = len(texts) > 500
+class Shown(NamedTuple):
+    """The rows that points stand for: the page keeps a text for each, and shows it when the pointer is there.
+
+    Attributes:
+        places: the places [n] of the rows among those that are plotted.
+        target: the number of the target.
+    """
+
+    places: np.ndarray
+    target: int
+
+
+def dots(x: Any, y: Any, shown: Shown, name: str, colour: str, symbol: str = "circle") -> Trace:
+    """A point for each row."""
+    many = len(shown.places) > 500
     return {
-        "type": "scatter", "mode": "markers", "x": numbers(x), "y": numbers(y), "hovertext": list(texts),
-        "hoverinfo": "text", "name": plain(name),
+        "type": "scatter", "mode": "markers", "x": numbers(x), "y": numbers(y), "hoverinfo": "text",
+        "rows": shown.places.tolist(), "target": shown.target, "name": plain(name),
         "marker": {"color": colour, "size": 4 if many else 7, "opacity": 0.5 if many else 0.8, "symbol": symbol},
     }  # fmt: skip
 
 
-def against(own: Judged, texts: Sequence[str], far: np.ndarray, name: str, rows: bool) -> Figure:
-    """Observed against predicted, with intervals."""
+def against(own: Judged, far: np.ndarray, name: str, shown: Shown | None) -> Figure:
+    """Observed against predicted, with intervals; without `shown`, numbers of rows in cells."""
     low, high = float(min(own.mean.min(), own.y.min())), float(max(own.mean.max(), own.y.max()))
     diagonal = line([low, high], [low, high], "perfect", "@grey", hoverinfo="skip")
     diagonal["line"] |= {"dash": "dot"}
     inside = (own.lower <= own.y) & (own.y <= own.upper)
     traces: list[Trace] = []
-    if not rows:
-        return _against_in_cells(own, diagonal, name)
+    if shown is None:
+        return _against_in_cells(own, name)
     if len(own.y) <= MOST_BARS:
         gap = np.full(len(own.y), np.nan)
         bars = line(np.stack([own.mean, own.mean, gap], 1), np.stack([own.lower, own.upper, gap], 1),
@@ -110,8 +122,8 @@ def against(own: Judged, texts: Sequence[str], far: np.ndarray, name: str, rows:
         (far, "far from the training data", "@orange", "cross"),
     ):
         if mask.any():
-            chosen = np.flatnonzero(mask)
-            traces.append(dots(own.mean[chosen], own.y[chosen], [texts[i] for i in chosen], label, colour, symbol))
+            some = shown._replace(places=shown.places[mask])
+            traces.append(dots(own.mean[mask], own.y[mask], some, label, colour, symbol))
     alt = (
         f"Scatter plot of {len(own.y)} rows, observed {name} against predicted. {np.mean(inside):.0%} of them lie "
         f"inside their 95 % interval. The correlation is {_correlation(own.mean, own.y):.2f}."
@@ -123,9 +135,12 @@ def against(own: Judged, texts: Sequence[str], far: np.ndarray, name: str, rows:
                   [("", plot([*traces, diagonal], f"predicted {name}", f"observed {name}"))], "wide")  # fmt: skip
 
 
-def _against_in_cells(own: Judged, diagonal: Trace, name: str) -> Figure:
+def _against_in_cells(own: Judged, name: str) -> Figure:
     """Numbers of rows in cells, without those of few rows."""
-    edges = np.linspace(*(f([f(own.mean), f(own.y)]) for f in (np.min, np.max)), 26)
+    ends = [np.quantile(np.concatenate([own.mean, own.y]), level) for level in (0.01, 0.99)]  # extremes are rows
+    diagonal = line(ends, ends, "perfect", "@grey", hoverinfo="skip")
+    diagonal["line"] |= {"dash": "dot"}
+    edges = np.linspace(*ends, 26)
     count, _, _ = np.histogram2d(own.y, own.mean, [edges, edges])
     middle = numbers((edges[1:] + edges[:-1]) / 2)
     shown = [[int(c) if c >= FEWEST else None for c in row] for row in count]
@@ -162,15 +177,15 @@ def calibration(level: np.ndarray, share: np.ndarray, n: int) -> Figure:
     return Figure("Calibration", text, alt, [("", layout)])
 
 
-def residuals(own: Judged, columns: Sequence[tuple[str, np.ndarray]], texts: Sequence[str], rows: bool) -> Figure:
+def residuals(own: Judged, columns: Sequence[tuple[str, np.ndarray]], shown: Shown | None) -> Figure:
     """Observed minus predicted against each column, of which the reader chooses one."""
     error = own.y - own.mean
     plots = []
     for name, values in [("the prediction itself", own.mean), *columns]:
         traces: list[Trace] = []
         if values.dtype.kind in "fiub":
-            if rows:
-                traces.append(dots(values, error, texts, "rows", "@blue"))
+            if shown is not None:
+                traces.append(dots(values, error, shown, "rows", "@blue"))
             x, middle, half = _bins(values.astype(float), error)
             style = {"mode": "lines+markers", "marker": {"color": "@orange", "size": 7}}
             bars = {"type": "data", "array": numbers(2 * half), "color": "@orange"}
@@ -179,14 +194,14 @@ def residuals(own: Judged, columns: Sequence[tuple[str, np.ndarray]], texts: Seq
             stamps = values.astype("datetime64[s]").astype(float)
             stamps[np.isnat(values)] = np.nan
             when = [str(v) if not np.isnat(v) else None for v in values.astype("datetime64[s]")]
-            if rows:
-                traces.append({**dots(stamps, error, texts, "rows", "@blue"), "x": when})
+            if shown is not None:
+                traces.append({**dots(stamps, error, shown, "rows", "@blue"), "x": when})
             x, middle, half = _bins(stamps, error)
             stops = [str(v) for v in x.astype("datetime64[s]")]
             bars = {"type": "data", "array": numbers(2 * half), "color": "@orange"}
             traces.append({**line(x, middle, "average ± 2 standard errors", "@orange", error_y=bars), "x": stops})
         else:
-            traces += _boxes(values.astype(str), error, texts, rows)
+            traces += _boxes(values.astype(str), error, shown)
         plots.append((name, plot(traces, name, "observed − predicted")))
     alt = f"Residuals by column. Their mean is {error.mean():.3g}, their standard deviation {error.std():.3g}."
     text = "What the model misses. Averages should lie near 0 everywhere; a trend says that it could do better."
@@ -202,18 +217,18 @@ def _bins(values: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return tuple(means.reshape(-1, 3).T)  # ty: ignore[invalid-return-type]
 
 
-def _boxes(values: np.ndarray, error: np.ndarray, texts: Sequence[str], rows: bool) -> list[Trace]:
+def _boxes(values: np.ndarray, error: np.ndarray, shown: Shown | None) -> list[Trace]:
     """Averages of categories, and the rows beside them."""
     labels, count = np.unique(values, return_counts=True)
     labels = labels[np.argsort(-count, kind="stable")][:20]
     traces: list[Trace] = []
-    kept = [label for label in labels if rows or np.sum(values == label) >= FEWEST]
+    kept = [label for label in labels if shown or np.sum(values == label) >= FEWEST]
     names = [plain(str(label)) or "(empty)" for label in kept]
-    if rows:
+    if shown is not None:
         own = np.flatnonzero(np.isin(values, kept))
-        shown = {str(label): name for label, name in zip(kept, names, strict=True)}
-        points = dots(np.zeros(len(own)), error[own], [texts[i] for i in own], "rows", "@blue")
-        traces.append({**points, "x": [shown[str(values[i])] for i in own]})
+        by_label = {str(label): name for label, name in zip(kept, names, strict=True)}
+        points = dots(np.zeros(len(own)), error[own], shown._replace(places=shown.places[own]), "rows", "@blue")
+        traces.append({**points, "x": [by_label[str(values[i])] for i in own]})
     groups = [error[values == label] for label in kept]
     half = [_standard_error(group) for group in groups]
     average = line([], [g.mean() for g in groups], "average ± 2 standard errors", "@orange", mode="markers",
@@ -228,8 +243,9 @@ def relevance(found: Relevance, p: int, most: int = 15) -> Figure:
     order = np.argsort(-found.total[:, p], kind="stable")[:most][::-1]
     names = [_short(found.names[g]) for g in order]
     traces = [
-        {"type": "bar", "orientation": "h", "y": names, "x": numbers(value[order, p]), "name": label,
-         "marker": {"color": colour}, "error_x": {"type": "data", "array": numbers(2 * error[order, p])},
+        {"type": "bar", "orientation": "h", "y": names, "x": numbers(np.maximum(value[order, p], 0.0)), "name": label,
+         "marker": {"color": colour},
+         "error_x": {"type": "data", "array": numbers(2 * error[order, p]), "color": "@grey"},
          "hovertemplate": "%{x:.1%}<extra></extra>"}
         for label, value, error, colour in (
             ("together with others", found.total, found.total_error, "@orange"),
@@ -294,9 +310,10 @@ def confusion(own: Judged, classes: Sequence[str]) -> Figure:
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     names = [_short(name) for name in classes]
     heat = {"type": "heatmap", "x": names, "y": names, "z": share.round(4).tolist(), "zmin": 0, "zmax": 1,
-            "colorscale": "@scale", "customdata": count.tolist(), "texttemplate": "%{customdata}",
-            "hovertemplate": "truly %{y}<br>predicted %{x}<br>%{customdata} rows, %{z:.0%} of the class<extra></extra>",
-            "colorbar": {"tickformat": ".0%"}, "showscale": C > 2}  # fmt: skip
+            "colorscale": "@scale", "text": [[f"{n:,}" for n in row] for row in count.tolist()],
+            "texttemplate": "%{text}",
+            "hovertemplate": "truly %{y}<br>predicted %{x}<br>%{text} rows, %{z:.0%} of the class<extra></extra>",
+            "showscale": False}  # fmt: skip
     wrong = [(int(count[i, j]), i, j) for i in range(C) for j in range(C) if i != j and count[i, j]]
     said = "; ".join(f"{n} of {classes[i]} taken for {classes[j]}" for n, i, j in sorted(wrong, reverse=True)[:5])
     axis = {"type": "category", "automargin": True}
@@ -338,7 +355,7 @@ def training(history: History) -> Figure:
     keep = np.isfinite(bound)
     step, bound = step[keep], bound[keep]
     kept = np.unique(np.linspace(0, len(step) - 1, min(len(step), 1000)).astype(int))
-    layout = {"height": 300, "showlegend": False}
+    layout: dict[str, Any] = {"height": 300, "showlegend": False}
     if len(bound) > 20:
         low, high = np.quantile(bound, [0.05, 1.0])
         layout["yaxis"] = {"range": [low - 0.05 * (high - low), high + 0.05 * (high - low)]}

@@ -16,7 +16,7 @@ from inducing.model import Model
 from inducing.report import figures as draw
 from inducing.report.columns import as_columns
 from inducing.report.contents import Column, Contents, Target
-from inducing.report.effects import effect
+from inducing.report.effects import Effect, effect_at, grid
 from inducing.report.measures import Judged, Measure, below, coverage, judged, measures_of
 from inducing.report.page import escaped, figure, page, plain, table
 from inducing.report.relevance import relevance
@@ -147,10 +147,12 @@ class _Report:
         spread = np.linspace(0, len(c.X) - 1, min(len(c.X), MOST_ROWS)).astype(int)
         self.plotted = np.unique(spread)
         self.figures: list[list[dict[str, Any]]] = []
-        self.relevance = relevance(c.model, c.X, {column.name: column.inputs for column in c.columns})
+        self.heads: list[list[str]] = [[] for _ in self.judged]
+        groups = {column.name: column.inputs for column in c.columns}
+        self.relevance = relevance(c.model, c.X, groups, num=1024 if c.model.likelihood.class_count() is None else 512)
 
-    def parts(self) -> tuple[str, list[tuple[str, str]], list[list[dict[str, Any]]]]:
-        """The body, the headings, and the figures."""
+    def parts(self) -> tuple[str, list[tuple[str, str]], dict[str, Any]]:
+        """The body, the headings, and the figures with the texts of rows."""
         sections: list[tuple[str, str, Callable[[], str]]] = [
             ("overview", "Overview", self.overview),
             ("scores", "How good it is", self.scores),
@@ -166,7 +168,7 @@ class _Report:
                 headings.append((anchor, name))
                 heading = "" if anchor == "overview" else f"<h2>{escaped(name)}</h2>"
                 body.append(f'<section id="{anchor}">{heading}{html}</section>')
-        return "\n".join(body), headings, self.figures
+        return "\n".join(body), headings, {"figures": self.figures, **self.texts()}
 
     def add(self, made: draw.Figure, heading: str = "") -> str:
         """Keep a figure, and return its place."""
@@ -188,7 +190,7 @@ class _Report:
             f"process: for each row it gives {kinds}. "
         )
         if known:
-            lead += f"It was judged on {len(c.X):,} rows: {escaped(c.held_out)}."
+            lead += f"It was judged on {len(c.X):,} {escaped(c.held_out)}."
         return (
             f'<h1>{escaped(c.title)}</h1><p class="lead">{lead}</p>'
             f'<div class="cards">{"".join(self.cards())}</div>{self.warnings()}'
@@ -206,6 +208,7 @@ class _Report:
             keys = ("accuracy", "log-loss") if own.probabilities is not None else (
                 "variance explained (R²)", "RMSE", "inside the 95 % interval"
             )  # fmt: skip
+            keys = keys[:2] if len(self.judged) > 1 else keys
             for key in keys:
                 m = by_name[key]
                 beside = f"{names[1]}: {_number(m.values[1][0], m.digits)}" if m.sign else "should be 95 %"
@@ -270,23 +273,27 @@ class _Report:
                 made = [draw.confusion(own, target.classes), draw.reliability(own, target.classes)]
                 out.append(_grid(self.add(f, heading) for f in made))
             else:
-                out.append(_grid(self.add(f, heading) for f in self.of_numbers(p, own)) + self.coverage(p, own))
+                places = [self.add(f, heading) for f in self.of_numbers(p, own)]
+                out.append(_grid([*places, f'<div class="half">{self.coverage(p, own)}</div>']))
         return "".join(out)
 
     def of_numbers(self, p: int, own: Judged) -> list[draw.Figure]:
         """The figures of a target of numbers."""
         level = np.linspace(0.0, 1.0, 101)
-        kept = np.isin(own.index, self.plotted)
-        some = own.rows(kept)
-        rows = some if self.rows else own
-        texts = [self.row_text(int(i), p, some, j) for j, i in enumerate(some.index)] if self.rows else []
+        rows, shown = own, None
+        if self.rows:
+            rows = own.rows(np.isin(own.index, self.plotted))
+            shown = draw.Shown(np.searchsorted(self.plotted, rows.index), p)
+            self.heads[p] = [""] * len(self.plotted)
+            for j, place in enumerate(shown.places):
+                self.heads[p][place] = self.head(rows, p, j)
         columns = [(column.name, np.asarray(column.values)[rows.index]) for column in self.contents.columns]
         by_relevance = [columns[g] for g in self.relevance.order[:12]]
         far = self.far[rows.index]
         name = self.contents.targets[p].name
         return [
-            draw.against(rows, texts, far, name, self.rows),
-            draw.residuals(rows, by_relevance, texts, self.rows),
+            draw.against(rows, far, name, shown),
+            draw.residuals(rows, by_relevance, shown),
             draw.calibration(level, below(self.contents, self.pred, p, level), len(own.y)),
         ]
 
@@ -296,19 +303,28 @@ class _Report:
         rows = [[f"{level:.0%}", f"{share:.1%} ± {error:.1%}"] for level, share, error in found]
         return table(["interval", "rows inside"], rows, f"Intervals of {self.contents.targets[p].name}")
 
-    def row_text(self, i: int, p: int, own: Judged, j: int) -> str:
-        """What shows when the pointer is over row i, which is judged row j."""
-        c = self.contents
-        name = i + 1 if c.rows is None else c.rows[i]
-        lines = [
-            f"<b>row {plain(name)}</b>",
-            f"{plain(c.targets[p].name)}: {own.y[j]:.5g}",
-            f"predicted {own.mean[j]:.5g} ({own.lower[j]:.5g} to {own.upper[j]:.5g})",
-        ]
-        lines += [f"{plain(column.name)}: {plain(_cell(column.values[i]))}" for column in c.columns[:SHOWN]]
-        if len(c.columns) > SHOWN:
-            lines.append("…")
-        return "<br>".join(lines)
+    def head(self, own: Judged, p: int, j: int) -> str:
+        """What shows first when the pointer is over judged row j: label and prediction."""
+        name = plain(self.contents.targets[p].name)
+        interval = f"{own.lower[j]:.5g} to {own.upper[j]:.5g}"
+        return f"{name}: {own.y[j]:.5g}<br>predicted {own.mean[j]:.5g} ({interval})"
+
+    def tail(self, i: int) -> str:
+        """What shows then: the values of row i."""
+        columns = self.contents.columns
+        lines = [f"{plain(column.name)}: {plain(_cell(column.values[i]))}" for column in columns[:SHOWN]]
+        return "<br>".join([*lines, "…"] if len(columns) > SHOWN else lines)
+
+    def texts(self) -> dict[str, list[Any]]:
+        """The texts of plotted rows."""
+        if not any(self.heads):
+            return {"names": [], "heads": self.heads, "tails": []}
+        names = self.contents.rows
+        return {
+            "names": [f"<b>row {plain(i + 1 if names is None else names[i])}</b>" for i in self.plotted],
+            "heads": self.heads,
+            "tails": [self.tail(int(i)) for i in self.plotted],
+        }
 
     def matters(self) -> str:
         """Relevance and effects."""
@@ -321,19 +337,24 @@ class _Report:
             for p, target in enumerate(c.targets)
         ]
         chosen = [g for g in found.order[:MOST_EFFECTS] if found.total[g].max() > LEAST]
-        groups = {column.name: column.inputs for column in c.columns}
         effects = []
         for g in chosen:
-            common = _frequent(c.columns[g].values)
-            curve = effect(c.model, c.X[common], int(g), groups, values=_for_effects(c.columns[g].values[common]))
+            curve = self.effect(c.columns[g])
             for p, target in enumerate(c.targets):
                 if found.total[g, p] > LEAST:
                     effects.append(self.add(draw.effect(curve, p, target.name, target.classes)))
         text = (
             "The average prediction if this column alone were changed in all rows, with the 95 % band of what the "
-            "model knows about that average. Single rows vary more, and combinations of values that never occur count too."
+            "model knows about that average. Single rows vary more, and combinations that never occur count too."
         )
         return _grid(made) + f"<h3>Effects of the most relevant columns</h3><p>{text}</p>" + _grid(effects)
+
+    def effect(self, column: Column) -> Effect:
+        """The effect of a column, at values that occur often enough to say something about."""
+        c, own, values = self.contents, list(column.inputs), _for_effects(column.values)
+        common = _frequent(values)
+        where, settings = grid(values[common], c.X[common][:, own], 20)
+        return effect_at(c.model, c.X, column.name, own, where, settings)
 
     def columns(self) -> str:
         """What became of each column."""
@@ -442,19 +463,20 @@ def _cell(value: Any) -> str:
 def _number(value: float, digits: str) -> str:
     if not np.isfinite(value):
         return "–"
-    return f"{value:.1%}" if digits == "percent" else f"{value:.4g}"
+    return (f"{value:.1%}" if digits == "percent" else f"{value:.4g}").replace("-", "−")
 
 
 def _with_error(value: float, error: float, digits: str) -> str:
     """A value and its standard error, to two digits of the error."""
-    if not (np.isfinite(value) and np.isfinite(error)) or digits == "percent":
-        return _number(value, digits) + (f" ± {error:.1%}" if np.isfinite(error) and np.isfinite(value) else "")
-    if error == 0:
-        return f"{value:.4g} ± 0"
-    places = int(1 - np.floor(np.log10(error)))
+    if not (np.isfinite(value) and np.isfinite(error)):
+        return _number(value, digits)
+    factor, unit = (100.0, "%") if digits == "percent" else (1.0, "")
+    value, error = factor * value, factor * error
+    places = int(1 - np.floor(np.log10(error))) if error > 0 else 2
     if not -6 <= places <= 8:
-        return f"{value:.4g} ± {error:.2g}"
-    return f"{round(value, places):,.{max(places, 0)}f} ± {round(error, places):,.{max(places, 0)}f}"
+        return f"{value:.4g}{unit} ± {error:.2g}{unit}".replace("-", "−")
+    shown = [f"{round(v, places):,.{max(places, 0)}f}{unit}" for v in (value, error)]
+    return " ± ".join(shown).replace("-", "−")
 
 
 def _meaning(m: Measure) -> str:

@@ -79,12 +79,13 @@ def judged(contents: Contents, pred: Predictive, p: int) -> Judged:
     y = only(contents.y, p)
     seen = np.isfinite(y[:, p])
     classes = contents.targets[p].classes
-    log_density = np.asarray(pred.log_prob(y), float)[seen]
     index, labels = np.flatnonzero(seen), y[seen, p]
     if classes:
         probabilities = class_probabilities(pred, p, y.shape[1], len(classes))[seen]
+        of_label = probabilities[np.arange(len(index)), labels.astype(int)]
         none = np.full(len(index), np.nan)
-        return Judged(index, labels, none, none, none, log_density, none, probabilities)
+        return Judged(index, labels, none, none, none, np.log(np.maximum(of_label, TINY)), none, probabilities)
+    log_density = np.asarray(pred.log_prob(y), float)[seen]
     lower, upper = pred.interval(0.95)
     mean, lower, upper, crps = (np.asarray(a, float)[seen, p] for a in (pred.mean, lower, upper, pred.crps(y)))
     return Judged(index, labels, mean, lower, upper, log_density, crps, None)
@@ -112,6 +113,8 @@ def class_probabilities(pred: Predictive, p: int, outputs: int, classes: int) ->
         [[0.5, 0.5]]
     """
     rows = pred.latent_mean.shape[-2]
+    if pred.likelihood.class_count() is not None:
+        return np.asarray(pred.probabilities, float).reshape(rows, outputs, classes)[:, p]
     each = []
     for c in range(classes):
         y = np.full((rows, outputs), np.nan)
@@ -162,7 +165,7 @@ def _of_numbers(own: Judged, labels: np.ndarray, inputs: Any) -> tuple[tuple[str
         Measure("log density", "how likely the true values were held to be, in nats per row", 1, "number",
                 tuple(_mean(d) for d in densities)),
         Measure("inside the 95 % interval", "should be 95 %: less means too sure, more means too cautious", 0,
-                "percent", tuple(_mean(i.astype(float)) for i in inside)),
+                "percent", tuple(_share(i) for i in inside)),
     ]  # fmt: skip
 
 
@@ -176,12 +179,12 @@ def _of_classes(own: Judged, labels: np.ndarray, inputs: Any) -> tuple[tuple[str
         names.append("logistic regression")
         guesses.append(_logistic(*inputs, labels, C))
     hit = codes[:, None] == np.arange(C)
-    right = [(q.argmax(axis=1) == codes).astype(float) for q in guesses]
+    right = [q.argmax(axis=1) == codes for q in guesses]
     loss = [-np.log(np.maximum(q[np.arange(len(codes)), codes], TINY)) for q in guesses]
     brier = [np.sum((q - hit) ** 2, axis=1) for q in guesses]
     return tuple(names), [
         Measure("accuracy", "share of rows whose most probable class is right", 1, "percent",
-                tuple(_mean(r) for r in right)),
+                tuple(_share(r) for r in right)),
         Measure("log-loss", "how surprised the model is by the true class, in nats per row; 0 is perfect", -1,
                 "number", tuple(_mean(v) for v in loss)),
         Measure("Brier score", "squared distance between probabilities and truth, from 0 (perfect) to 2", -1,
@@ -192,6 +195,12 @@ def _of_classes(own: Judged, labels: np.ndarray, inputs: Any) -> tuple[tuple[str
 def _mean(values: np.ndarray) -> tuple[float, float]:
     n = len(values)
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+
+
+def _share(hits: np.ndarray) -> tuple[float, float]:
+    """A share and its standard error, as if at least one row in n were different: no row proves that there is none."""
+    n, share = len(hits), float(np.mean(hits))
+    return share, float(np.sqrt(max(share * (1 - share), 1 / n) / n))
 
 
 def _root(squares: np.ndarray) -> tuple[float, float]:
@@ -259,8 +268,7 @@ def coverage(pred: Predictive, own: Judged, p: int) -> list[tuple[float, float, 
     for level in LEVELS:
         low, high = pred.interval(level)
         low, high = (np.asarray(a, float)[own.index, p] for a in (low, high))
-        share = float(np.mean((low <= own.y) & (own.y <= high)))
-        out.append((level, share, float(np.sqrt(max(share * (1 - share), 1 / len(own.y)) / len(own.y)))))
+        out.append((level, *_share((low <= own.y) & (own.y <= high))))
     return out
 
 

@@ -36,13 +36,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str, kind
         1
     """
     top = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
+    top = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
     body = "".join(
         f'<tr><th scope="row">{escaped(first)}</th>' + "".join(f"<td>{escaped(cell)}</td>" for cell in rest) + "</tr>"
         for first, *rest in rows
     )
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(caption)}"><table class="{kind}">'
-        f"<caption>{escaped(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<caption>{escaped(caption)}</caption>{top}<tbody>{body}</tbody></table></div>"
     )
 
 
@@ -60,21 +61,22 @@ def figure(number: int, title: str, text: str, alt: str, choices: Sequence[str],
     )
 
 
-def page(title: str, body: str, sections: Sequence[tuple[str, str]], figures: Sequence[Any], plotly: str) -> str:
+def page(title: str, body: str, sections: Sequence[tuple[str, str]], figures: dict[str, Any], plotly: str) -> str:
     """The whole file. Plotly and the figures are inside, compressed.
 
     Args:
         title: the title of the page.
         body: HTML of everything below the navigation.
         sections: pairs of an anchor and a heading.
-        figures: for each figure, its plots, each a dictionary of data and layout.
+        figures: `figures`, for each figure its plots, each a dictionary of data and layout; and the texts of rows:
+            `names`, `tails`, and `heads` for each target.
         plotly: the source of plotly.js.
 
     Returns:
         HTML.
 
     Examples:
-        >>> "<title>a &amp; b</title>" in page("a & b", "", [], [], "")
+        >>> "<title>a &amp; b</title>" in page("a & b", "", [], {}, "")
         True
     """
     links = "".join(f'<a href="#{escaped(anchor)}">{escaped(name)}</a>' for anchor, name in sections)
@@ -121,7 +123,8 @@ html { scroll-behavior: smooth; scroll-padding-top: 3.5rem; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, -apple-system,
   "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
 nav { position: sticky; top: 0; z-index: 20; background: var(--page); border-bottom: 1px solid var(--line);
-  display: flex; gap: 1.25rem; overflow-x: auto; padding: 0.7rem max(1rem, calc((100vw - 1080px) / 2)); white-space: nowrap; }
+  display: flex; gap: 1.25rem; overflow-x: auto; white-space: nowrap;
+  padding: 0.7rem max(1rem, calc((100vw - 1080px) / 2)); }
 nav a, a { color: var(--accent); }
 nav a { text-decoration: none; font-size: 0.93rem; }
 nav a:hover, nav a:focus { text-decoration: underline; }
@@ -136,15 +139,15 @@ p { max-width: 46rem; margin: 0.4rem 0 0.9rem; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(11.5rem, 100%), 1fr)); gap: 0.8rem;
   margin: 1.2rem 0; }
 .card { background: var(--card); border-radius: 10px; padding: 0.8rem 1rem; }
-.card b { display: block; font-size: 1.5rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.card b { display: block; font-size: 1.35rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
 .card span { color: var(--soft); font-size: 0.88rem; display: block; line-height: 1.4; }
 .card em { font-style: normal; font-weight: 600; font-size: 0.92rem; }
 .warning { background: var(--warn); border-left: 4px solid var(--warn-line); padding: 0.6rem 0.9rem; margin: 0.6rem 0;
   border-radius: 0 8px 8px 0; max-width: none; }
 .warning ul { margin: 0.3rem 0; padding-left: 1.2rem; }
 .figures { display: grid; grid-template-columns: repeat(6, minmax(0, 1fr)); gap: 1.6rem 1.4rem; margin: 1rem 0; }
-figure { margin: 0; grid-column: span 6; min-width: 0; }
-@media (min-width: 720px) { figure.half { grid-column: span 3; } figure.small { grid-column: span 3; } }
+figure, .half { margin: 0; grid-column: span 6; min-width: 0; }
+@media (min-width: 720px) { .half { grid-column: span 3; } figure.small { grid-column: span 3; } }
 @media (min-width: 980px) { figure.small { grid-column: span 2; } }
 .plot { width: 100%; min-height: 260px; }
 figcaption { color: var(--soft); font-size: 0.9rem; line-height: 1.45; max-width: 46rem; }
@@ -158,14 +161,17 @@ caption { text-align: left; color: var(--soft); font-size: 0.9rem; padding-botto
 th, td { text-align: left; padding: 0.4rem 1rem 0.4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 thead th { color: var(--soft); font-weight: 600; }
 tbody th { font-weight: 600; }
+table.scores tbody th { min-width: 9.5rem; }
 table.scores td:nth-child(2) { font-weight: 600; }
 table.scores td, table.scores thead th:not(:first-child):not(:last-child) { white-space: nowrap; }
 table.scores td:last-child { color: var(--soft); white-space: normal; min-width: 13rem; }
 table.facts { table-layout: fixed; width: 100%; }
-table.facts th:first-child { width: min(13rem, 36%); }
+table.facts tr > :first-child { width: 13rem; }
 footer { border-top: 1px solid var(--line); color: var(--soft); font-size: 0.85rem; padding: 1rem;
   max-width: 1080px; margin: 0 auto; }
-@media (max-width: 479px) { table.scores td, table.scores th { padding-right: 0.6rem; font-size: 0.88rem; } }
+@media (max-width: 640px) { table.facts tr > :first-child { width: 36%; }
+  table.scores :is(th, td) { padding-right: 0.7rem; font-size: 0.88rem; } table.scores tbody th { min-width: 6.5rem; }
+  table.scores :is(th, td):last-child { display: none; } }
 @media print { nav, .skip, label { display: none; } body { font-size: 11pt; } main { max-width: none; padding: 0; }
   figure, .card, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } .scroll { overflow: visible; }
   .card, .warning { border: 1px solid var(--line); } }
@@ -185,7 +191,7 @@ SCRIPT = """
       place.textContent = "This browser is too old for the figures: " + place.getAttribute("aria-label");
     return;
   }
-  const figures = JSON.parse(await unpack("packed-figures"));
+  const { figures, names, heads, tails } = JSON.parse(await unpack("packed-figures"));
   const script = document.createElement("script");
   script.textContent = await unpack("packed-plotly");
   document.head.append(script);
@@ -225,15 +231,16 @@ SCRIPT = """
         ...layout.legend },
       hoverlabel: { align: "left", bgcolor: theme.page, bordercolor: theme.ink,
         font: { color: theme.ink, size: 13 } } };
-    const config = { displaylogo: false, responsive: true, displayModeBar: coarse || narrow ? false : "hover",
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+    const config = { displaylogo: false, responsive: true, displayModeBar: false };
     // every text is escaped by its author; paint only replaces the names of colours
     return Plotly.react(place, paintTraces(data), whole, config);
   };
   // colours stand in these places alone, so that a value of a table such as "@blue" stays what it is
   const KEYS = ["line", "marker", "fillcolor", "error_x", "error_y", "colorscale", "colorbar"];
-  const paintTraces = traces => traces.map(trace => Object.fromEntries(Object.entries(trace).map(
-    ([key, value]) => [key, KEYS.includes(key) ? paint(value) : value])));
+  const paintTraces = traces => traces.map(({ rows, target, ...trace }) => ({
+    ...Object.fromEntries(Object.entries(trace).map(
+      ([key, value]) => [key, KEYS.includes(key) ? paint(value) : value])),
+    ...(rows && { hovertext: rows.map(row => [names[row], heads[target][row], tails[row]].join("<br>")) }) }));
   const drawAll = async () => { for (const number of figures.keys()) await draw(number); };
 
   await drawAll();
