@@ -21,9 +21,11 @@ SLOW = {  # by what they compile; the others take about two minutes together
     "latent_variable_gp",
     "more_bounds",
     "nuts",
+    "online",
     "product_features",
     "shallow_gp",
     "spherical_harmonics",
+    "survival",
 }
 
 

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,21 +24,11 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
 from inducing import likelihoods
-from inducing.checks import check_counts
-from inducing.data import some_rows
-from inducing.features.points import InducingPoints
-from inducing.kernels.stationary import Matern52
-from inducing.layers.sparse_gp import SparseGP
+from inducing.data import Data, some_rows
 from inducing.likelihoods.base import AbstractLikelihood
-from inducing.means import Constant
-from inducing.model import Model
 from inducing.parameters import question
-from inducing.priors.gp import GP
-from inducing.priors.independent import Independent
 from inducing.report.relevance import relevance
-from inducing.training.fit import fit
-from inducing.training.grow import grow
-from inducing.training.initialise import kmeans
+from inducing.training.automatic import train
 
 
 class _AbstractGP(BaseEstimator):
@@ -75,30 +64,22 @@ class _AbstractGP(BaseEstimator):
             )
         return default if self.likelihood is None else self.likelihood
 
-    def _train(self, X: np.ndarray, y: np.ndarray, kernels: Any, likelihood: AbstractLikelihood) -> Any:
-        """`kernels` is one, or one for each latent function."""
-        self._check_parameters()
+    def _train(self, X: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood) -> Any:
+        self._check_dtype()
         seed = self.random_state
         seed = seed if isinstance(seed, int) else check_random_state(seed).randint(2**31)
         with self._precision():
-            key = jax.random.key(seed)
-            kernels, likelihood = _cast((kernels, likelihood), self.dtype)
-            outputs = likelihood.num_latents(1 if y.ndim == 1 else y.shape[1])
-            mean = Constant(jnp.zeros(() if outputs == 1 else outputs))  # starts at the mean of y, and is trained
-            prior = Independent(kernels, num=outputs, mean=mean) if outputs > 1 else GP(kernels, mean)
-            X, y = X.astype(self.dtype), y.astype(self.dtype)
-            options: dict[str, Any] = {
-                "seconds": self.seconds,
-                "progress": self.progress,
-                "key": jax.random.fold_in(key, 1),
-            }
-            if self.num_inducing == "auto":
-                model = Model(SparseGP(prior, InducingPoints(jnp.asarray(X[:1]))), likelihood)
-                self.result_ = grow(model, (X, y), **options)
-            else:
-                Z = kmeans(X, min(int(self.num_inducing), len(np.unique(X, axis=0))), key=key)
-                model = Model(SparseGP(prior, InducingPoints(Z)), likelihood)
-                self.result_ = fit(model, (X, y), method=self.method, steps=self.steps, **options)
+            self.result_ = train(
+                Data(X, y).astype(self.dtype),
+                likelihood,
+                kernel=self.kernel,
+                num_inducing=self.num_inducing,
+                method=self.method,
+                steps=self.steps,
+                seconds=self.seconds,
+                progress=self.progress,
+                key=jax.random.key(seed),
+            )
         self.model_ = self.result_.model
         self._some_rows = some_rows(X)
         return self
@@ -113,23 +94,13 @@ class _AbstractGP(BaseEstimator):
         with self._precision():
             return relevance(self.model_, self._some_rows).share
 
-    def _check_parameters(self) -> None:
+    def _check_dtype(self) -> None:
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
-        if self.num_inducing != "auto":
-            check_counts(num_inducing=self.num_inducing)
-        elif self.method != "auto" or self.steps is not None:
-            raise ValueError(
-                "method and steps are for a given number of inducing points; pass num_inducing=100 too, or limit the "
-                "time by seconds."
-            )
 
     def _precision(self) -> Any:
         """The precision of all that JAX computes inside this context; afterwards the user's flag holds again."""
         return jax.enable_x64(self.dtype == "float64")
-
-    def _kernel(self, X: np.ndarray) -> Any:
-        return Matern52(jnp.ones(X.shape[1])) if self.kernel is None else self.kernel
 
     def _inputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -190,8 +161,7 @@ class GPRegressor(RegressorMixin, _AbstractGP):
                 "deviations will be about 0; give a likelihood that is not trained, or more labels.",
                 stacklevel=2,
             )
-        latents = likelihood.num_latents(P)
-        return self._train(X, y, self._kernel(X) if latents == 1 else _copies(self._kernel(X), latents), likelihood)
+        return self._train(X, y, likelihood)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -268,7 +238,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             raise ValueError(
                 f"likelihood is for {given or 'no'} classes, but y has {C}: {', '.join(map(str, self.classes_))}."
             )
-        return self._train(X, codes.astype(float), self._kernel(X), likelihood)
+        return self._train(X, codes.astype(float), likelihood)
 
     def _labels(self, y: Any) -> np.ndarray:
         if not (known := np.isin(y, self.classes_)).all():
@@ -325,13 +295,3 @@ def scorer(score: Callable[..., float]) -> Callable[..., float]:
             return -score(estimator.model_.predict(X), estimator._labels(y), weight=sample_weight)
 
     return scored
-
-
-def _cast(parts: Any, dtype: str) -> Any:
-    """The same parts with all real arrays in this precision."""
-    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, parts)
-
-
-def _copies(kernel: Any, num: int) -> list[Any]:
-    """So many kernels, with arrays of their own: what is shared would be tied."""
-    return [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, kernel) for _ in range(num)]

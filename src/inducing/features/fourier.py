@@ -16,7 +16,7 @@ from inducing.features.fourier_sums import fourier_sums
 from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import Dense, DiagonalPlusLowRank
-from inducing.parameters import as_whole, fixed, positive
+from inducing.parameters import as_whole, at_least_one, fixed, positive
 
 
 class Fourier(AbstractFeatures):
@@ -65,11 +65,11 @@ class Fourier(AbstractFeatures):
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     num: int = eqx.field(static=True, converter=as_whole)
+    num_inputs = 1
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
-        if not isinstance(self.num, int) or self.num < 1:
-            raise ValueError(f"Fourier.num must be a whole number of frequencies from 1, got {self.num!r}.")
+        at_least_one("Fourier.num", self.num)
 
     @classmethod
     def around(cls, X: Any, num: int, margin: float = 2.0) -> "Fourier":
@@ -108,10 +108,6 @@ class Fourier(AbstractFeatures):
         return 2 * self.num + 1
 
     @property
-    def num_inputs(self) -> int:
-        return 1
-
-    @property
     def frequencies(self) -> Float[Array, " F"]:
         """The frequencies ω_m = 2πm/(b − a) [F]."""
         return 2.0 * math.pi * jnp.arange(1, self.num + 1, dtype=self.a.dtype) / (self.b - self.a)
@@ -132,13 +128,18 @@ class Fourier(AbstractFeatures):
 
     def fixed_sums(self, X, y, count):
         check_columns(self, X, 1)
+        theta = (2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a)
+        if isinstance(X, jax.core.Tracer):  # values are not known: where they lie outside, the sums are NaN
+            low, high = jnp.min(X), jnp.max(X)
+            outside = (low < self.a) | (high > self.b)
+            return fourier_sums(theta, jnp.where(outside, jnp.nan, y), count, self.num)
         low, high, a, b = float(X.min()), float(X.max()), float(self.a), float(self.b)
         if low < a or high > b:
             raise ValueError(
                 f"the data reach from {low:.6g} to {high:.6g}, beyond [{a:.6g}, {b:.6g}], where the features depend on "
                 "the kernel; use Fourier.around(X, num), or ig.collapsed_elbo."
             )
-        return fourier_sums((2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a), y, count, self.num)
+        return fourier_sums(theta, y, count, self.num)
 
 
 class FreeFourier(AbstractFeatures):
@@ -173,6 +174,7 @@ class FreeFourier(AbstractFeatures):
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     frequencies: Float[Array, " F"] = positive()
+    num_inputs = 1
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
@@ -182,10 +184,6 @@ class FreeFourier(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return 2 * self.frequencies.shape[0] + 1
-
-    @property
-    def num_inputs(self) -> int:
-        return 1
 
     def apply(self, f, kernel=None):
         return _apply(self, self.frequencies, f, kernel)

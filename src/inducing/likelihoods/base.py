@@ -1,8 +1,9 @@
 """The abstract classes of likelihoods: p(y | f) with its expectations under Gaussian f."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -44,6 +45,8 @@ class PerDatum(Module):
     new: Float[Array, ""] = fixed()
 
     def __check_init__(self):
+        if self.values.ndim not in (1, 2) or not self.values.size:
+            raise ValueError(f"PerDatum.values must have shape [N] or [N, P], got {list(self.values.shape)}.")
         for name, value in (("values", self.values), ("new", self.new)):
             if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
                 value = np.asarray(value)
@@ -52,7 +55,7 @@ class PerDatum(Module):
                     raise ValueError(f"PerDatum.{name} must be at least 0, got {bad.item()}; pass finite numbers.")
 
 
-def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Array:
+def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None, name: str = "a parameter") -> Array:
     """Broadcast a parameter, which is a scalar, [P] or `PerDatum`, to the shape [..., N, P]."""
     if isinstance(parameter, PerDatum):
         if index is None:
@@ -60,18 +63,12 @@ def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Ar
         else:
             parameter = parameter.values[index]
             parameter = parameter[:, None] if parameter.ndim == 1 else parameter
-    elif parameter.ndim > 1:
-        _refuse(f"shape {list(parameter.shape)}", shape)
     if parameter.ndim and parameter.shape[-1] not in (1, shape[-1]):
-        _refuse(f"{parameter.shape[-1]} values", shape)
+        raise ValueError(
+            f"{name} of the likelihood has {parameter.shape[-1]} values, but the number of outputs is {shape[-1]}; "
+            "pass one number for all outputs or one for each, and wrap values of single data in PerDatum."
+        )
     return jnp.broadcast_to(parameter, shape)
-
-
-def _refuse(what: str, shape: tuple[int, ...]) -> NoReturn:
-    raise ValueError(
-        f"a parameter of the likelihood has {what}, but the number of outputs is {shape[-1]}; pass one number for all "
-        "outputs or one for each, and wrap values of single data in PerDatum."
-    )
 
 
 def marginal_variance(mean: Array, cov: Array) -> Array:
@@ -95,6 +92,15 @@ class AbstractLikelihood(Module):
     """
 
     _such_as = "a likelihood, such as ig.likelihoods.Gaussian()"
+
+    def __check_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if "constraint" in field.metadata and eqx.is_array(value) and (value.ndim > 1 or not value.size):
+                raise ValueError(
+                    f"{type(self).__name__}.{field.name} must be one number, or one for each output, got shape "
+                    f"{list(value.shape)}; wrap values of single data in PerDatum."
+                )
 
     @property
     @abc.abstractmethod
@@ -187,6 +193,46 @@ class AbstractLikelihood(Module):
         """Mean [N, P] and variance [N, P] of the labels under f ~ N(mean, cov)."""
 
     @question
+    def log_tails(
+        self, f: Float[Array, "N F"], y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """log P(label ≤ y | f) and log P(label > y | f), which `Censored` needs.
+
+        By default they come from the cdf of `distribution`, and tails smaller than its rounding error count as that.
+
+        Args:
+            f: latent values [N, F].
+            y: where to evaluate [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Raises:
+            NotImplementedError: if there is no cdf.
+        """
+        with lenient():
+            try:
+                cdf = self.distribution(f, index=index).cdf(y).astype(f.dtype)
+            except AttributeError as error:
+                raise NotImplementedError(f"{type(self).__name__}.distribution has no cdf.") from error
+        info = jnp.finfo(f.dtype)
+        return jnp.log(jnp.maximum(cdf, info.tiny)), jnp.log(jnp.maximum(1 - cdf, info.eps))
+
+    @question
+    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
+        """Where f ↦ p(y | f) has its peak or its bend, and the width of that: quadrature nodes are dense there.
+
+        By default it is searched for. It is asked only if each output depends on one latent.
+
+        Args:
+            y: labels [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            The place in f and the width, [N, P] each.
+        """
+        peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
+        return jnp.where(falls, peak, 0.0), jnp.where(falls, width, BEND)
+
+    @question
     def class_count(self) -> int | None:
         """The number C of classes, if labels are the numbers 0, …, C − 1 of classes; else None."""
         return None
@@ -253,12 +299,14 @@ class AbstractLikelihood(Module):
         return jax.eval_shape(lambda: self.gaussian_noise((1, num_outputs))) is not None
 
     @property
+    @question
     def fill(self) -> float | np.ndarray:
         """A label inside the support that replaces missing ones: a number, or [1, P] if the outputs differ."""
         if len(self.supports) == 1:
             return self.supports[0].fill
         return np.array([[s.fill for s in self.supports]])
 
+    @question
     def check(self, y: Array | np.ndarray, *, index: Int[Array | np.ndarray, "N"] | None = None) -> None:
         """Check that labels lie inside the support.
 
@@ -313,18 +361,6 @@ class AbstractElementwise(AbstractLikelihood):
     @property
     def joint(self) -> bool:
         return False
-
-    @abc.abstractmethod
-    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
-        """Where f ↦ p(y | f) has its peak or its bend, and the width of that: quadrature nodes are dense there.
-
-        Args:
-            y: labels [N, P].
-            index: which data these are [N], for `PerDatum` parameters.
-
-        Returns:
-            The place in f and the width, [N, P] each.
-        """
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
@@ -415,11 +451,6 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
             return self._ask("cdf", lambda d: d.cdf(y), f, index)
 
         return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
-
-    @question
-    def focus(self, y, *, index=None):
-        peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
-        return jnp.where(falls, peak, 0.0), jnp.where(falls, width, BEND)
 
 
 def quadrature_expected_log_prob(

@@ -3,9 +3,10 @@
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln, ndtr
+from jax.scipy.special import betainc, gammainc, gammaincc, gammaln, ndtr
 from jaxtyping import Array, Float
 
 from inducing import parameters
@@ -25,7 +26,7 @@ from inducing.likelihoods.links import AbstractShareLink, as_share_link
 from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.numerics.cdfs import student_t_cdf, threshold_cdf
-from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
+from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log1mexp, log_beta, log_ndtr
 from inducing.parameters import fixed, positive
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -48,10 +49,7 @@ class StudentT(AbstractElementwise):
 
     df: Float[Array, "*P"] = fixed(4.0, parameters.POSITIVE)
     scale: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
+    adds_noise = True
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -61,7 +59,7 @@ class StudentT(AbstractElementwise):
         return start_of_noisy_labels(y, self.scale, 0.5)
 
     def log_prob(self, f, y, *, index=None):
-        df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
+        df, scale = broadcast(self.df, f.shape, index, "df"), broadcast(self.scale, f.shape, index, "scale")
         constant = -log_beta(0.5 * df, jnp.full_like(df, 0.5)) - 0.5 * jnp.log(df) - jnp.log(scale)
         return constant - 0.5 * (df + 1) * jnp.log1p(((y - f) / scale) ** 2 / df)
 
@@ -69,20 +67,27 @@ class StudentT(AbstractElementwise):
         bend = 0.5 * broadcast(self.scale * jnp.sqrt(self.df), mean.shape, index)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 64, y, bend)
 
+    def log_tails(self, f, y, *, index=None):
+        df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
+        z, df = (y - f) / scale, jax.lax.stop_gradient(df)  # which is not trained; JAX has no derivative by it
+        tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + z * z))
+        near, far = jnp.log(jnp.maximum(tail, jnp.finfo(f.dtype).tiny)), jnp.log1p(-tail)
+        return jnp.where(z < 0, near, far), jnp.where(z < 0, far, near)
+
     def distribution(self, f, *, index=None):
         from numpyro.distributions import StudentT as Distribution
 
-        return Distribution(broadcast(self.df, f.shape, index), f, broadcast(self.scale, f.shape, index))
+        return Distribution(broadcast(self.df, f.shape, index, "df"), f, broadcast(self.scale, f.shape, index, "scale"))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
+        df, scale = broadcast(self.df, mean.shape, index, "df"), broadcast(self.scale, mean.shape, index, "scale")
         return student_t_cdf((y - mean) / scale, df, marginal_variance(mean, cov) / scale**2, PREDICTIVE_NODES)
 
     def focus(self, y, *, index=None):
         return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
+        df, scale = broadcast(self.df, mean.shape, index, "df"), broadcast(self.scale, mean.shape, index, "scale")
         noise = jnp.where(df > 2, scale**2 * df / jnp.where(df > 2, df - 2, 1.0), jnp.inf)
         return jnp.where(df > 1, mean, jnp.nan), marginal_variance(mean, cov) + noise
 
@@ -103,14 +108,8 @@ class Laplace(AbstractLikelihood):
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
-
-    @property
-    def joint(self) -> bool:
-        return False
+    adds_noise = True
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -123,11 +122,11 @@ class Laplace(AbstractLikelihood):
         return start_of_noisy_labels(y, self.scale, 0.5)
 
     def log_prob(self, f, y, *, index=None):
-        scale = broadcast(self.scale, f.shape, index)
+        scale = broadcast(self.scale, f.shape, index, "scale")
         return -jnp.abs(y - f) / scale - jnp.log(2 * scale)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        scale = broadcast(self.scale, mean.shape, index)
+        scale = broadcast(self.scale, mean.shape, index, "scale")
         variance = marginal_variance(mean, cov)
         random = variance > 0
         sd = jnp.sqrt(jnp.where(random, variance, 1.0))
@@ -135,14 +134,22 @@ class Laplace(AbstractLikelihood):
         folded = sd * (math.sqrt(2 / math.pi) * jnp.exp(-0.5 * u * u) + u * (2 * ndtr(u) - 1))
         return -jnp.where(random, folded, jnp.abs(y - mean)) / scale - jnp.log(2 * scale)
 
+    def focus(self, y, *, index=None):
+        return y, broadcast(self.scale, y.shape, index)
+
+    def log_tails(self, f, y, *, index=None):
+        z = (y - f) / broadcast(self.scale, f.shape, index)
+        near, far = -jnp.abs(z) - math.log(2), jnp.log1p(-0.5 * jnp.exp(-jnp.abs(z)))
+        return jnp.where(z < 0, near, far), jnp.where(z < 0, far, near)
+
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Laplace as Distribution
 
-        return Distribution(f, broadcast(self.scale, f.shape, index))
+        return Distribution(f, broadcast(self.scale, f.shape, index, "scale"))
 
     def _tails(self, mean, cov, y, index):
         """log E of the two exponential sides e^{∓(y − f)/scale} over their half-lines, and the standardised y."""
-        scale = broadcast(self.scale, mean.shape, index)
+        scale = broadcast(self.scale, mean.shape, index, "scale")
         floor = scale**2 * 100 * jnp.finfo(mean.dtype).eps  # a narrower q(f) is a point to within rounding
         variance = jnp.maximum(marginal_variance(mean, cov), floor)
         sd = jnp.sqrt(variance)
@@ -166,7 +173,7 @@ class Laplace(AbstractLikelihood):
         return jnp.clip(ndtr(u) - 0.5 * jnp.exp(below) + 0.5 * jnp.exp(above), 0.0, 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        return mean, marginal_variance(mean, cov) + 2 * broadcast(self.scale, mean.shape, index) ** 2
+        return mean, marginal_variance(mean, cov) + 2 * broadcast(self.scale, mean.shape, index, "scale") ** 2
 
 
 class LogNormal(AbstractLikelihood):
@@ -185,10 +192,7 @@ class LogNormal(AbstractLikelihood):
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def joint(self) -> bool:
-        return False
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -205,16 +209,23 @@ class LogNormal(AbstractLikelihood):
         return -0.5 * (_LOG_2PI + jnp.log(variance) + (log_y - mean) ** 2 / variance) - log_y
 
     def log_prob(self, f, y, *, index=None):
-        return self._log_density(y, f, broadcast(self.scale, f.shape, index) ** 2)
+        return self._log_density(y, f, broadcast(self.scale, f.shape, index, "scale") ** 2)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        noise = broadcast(self.scale, mean.shape, index) ** 2
+        noise = broadcast(self.scale, mean.shape, index, "scale") ** 2
         return self._log_density(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
+
+    def focus(self, y, *, index=None):
+        return jnp.log(y), broadcast(self.scale, y.shape, index)
+
+    def log_tails(self, f, y, *, index=None):
+        z = (jnp.log(y) - f) / broadcast(self.scale, f.shape, index)
+        return log_ndtr(z), log_ndtr(-z)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import LogNormal as Distribution
 
-        return Distribution(f, broadcast(self.scale, f.shape, index))
+        return Distribution(f, broadcast(self.scale, f.shape, index, "scale"))
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return self._log_density(y, mean, self._total(mean, cov, index))
@@ -227,7 +238,7 @@ class LogNormal(AbstractLikelihood):
         return jnp.exp(mean + 0.5 * total), -jnp.exp(2 * (mean + total)) * jnp.expm1(-total)
 
     def _total(self, mean: Array, cov: Array, index: Array | None) -> Array:
-        return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index) ** 2
+        return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index, "scale") ** 2
 
 
 def _scaled_cdf(likelihood: AbstractElementwise, mean: Array, cov: Array, y: Array, index: Array | None) -> Array:
@@ -235,6 +246,12 @@ def _scaled_cdf(likelihood: AbstractElementwise, mean: Array, cov: Array, y: Arr
     focus = likelihood.focus(y, index=index)
     variance = marginal_variance(mean, cov)
     return threshold_cdf(lambda f: likelihood.log_prob(f, y, index=index), mean, variance, PREDICTIVE_NODES, *focus)
+
+
+def _tails_of_hazard(log_hazard: Array) -> tuple[Array, Array]:
+    """log(1 − e^{−H}) and −H for a cumulative hazard H."""
+    hazard = bounded_exp(jnp.maximum(log_hazard, -600.0 if log_hazard.dtype == jnp.float64 else -80.0))
+    return log1mexp(-hazard), -hazard
 
 
 class Gamma(AbstractElementwise):
@@ -263,7 +280,7 @@ class Gamma(AbstractElementwise):
 
     def _log_density(self, f: Array, ratio: Array, y: Array) -> Array:
         """The log density, given ratio = y e^{−f} or its expectation."""
-        shape = broadcast(self.shape, f.shape, None)
+        shape = broadcast(self.shape, f.shape, None, "shape")
         return (shape - 1) * jnp.log(y) - ratio - gammaln(shape) - shape * f
 
     def log_prob(self, f, y, *, index=None):
@@ -272,20 +289,25 @@ class Gamma(AbstractElementwise):
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return self._log_density(mean, y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean), y)
 
+    def log_tails(self, f, y, *, index=None):
+        shape, ratio = broadcast(self.shape, f.shape, index), bounded_exp(jnp.log(y) - f)
+        below, above = (jnp.maximum(p(shape, ratio), jnp.finfo(f.dtype).tiny) for p in (gammainc, gammaincc))
+        return jnp.log(below), jnp.log(above)
+
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Gamma as Distribution
 
-        return Distribution(broadcast(self.shape, f.shape, index), jnp.exp(-f))
+        return Distribution(broadcast(self.shape, f.shape, index, "shape"), jnp.exp(-f))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
-        shape = broadcast(self.shape, y.shape, index)
+        shape = broadcast(self.shape, y.shape, index, "shape")
         return jnp.log(y) - jnp.log(shape), jnp.minimum(1 / jnp.sqrt(shape), 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        shape = broadcast(self.shape, mean.shape, index)
+        shape = broadcast(self.shape, mean.shape, index, "shape")
         return exponential_moments(mean, cov, shape, shape)
 
 
@@ -313,6 +335,9 @@ class Exponential(AbstractElementwise):
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return -mean - y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean)
+
+    def log_tails(self, f, y, *, index=None):
+        return _tails_of_hazard(jnp.log(y) - f)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Exponential as Distribution
@@ -355,29 +380,32 @@ class Weibull(AbstractElementwise):
         return start_of_noisy_labels(log_labels(y))
 
     def log_prob(self, f, y, *, index=None):
-        k = broadcast(self.shape, f.shape, index)
+        k = broadcast(self.shape, f.shape, index, "shape")
         log_ratio = jnp.log(y) - f
         return jnp.log(k) - jnp.log(y) + k * log_ratio - bounded_exp(k * log_ratio)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        k = broadcast(self.shape, mean.shape, index)
+        k = broadcast(self.shape, mean.shape, index, "shape")
         log_ratio = jnp.log(y) - mean
-        mean_power = jnp.exp(k * log_ratio + 0.5 * k * k * marginal_variance(mean, cov))
+        mean_power = bounded_exp(k * log_ratio + 0.5 * k * k * marginal_variance(mean, cov))
         return jnp.log(k) - jnp.log(y) + k * log_ratio - mean_power
+
+    def log_tails(self, f, y, *, index=None):
+        return _tails_of_hazard(broadcast(self.shape, f.shape, index) * (jnp.log(y) - f))
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Weibull as Distribution
 
-        return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index))
+        return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index, "shape"))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
-        return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index), 1.0)
+        return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index, "shape"), 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        k = broadcast(self.shape, mean.shape, index)
+        k = broadcast(self.shape, mean.shape, index, "shape")
         first, excess = jnp.exp(gammaln(1 + 1 / k)), gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k)
         return exponential_moments(mean, cov, first, first**2 * jnp.expm1(jnp.maximum(excess, 0.0)))
 
@@ -412,7 +440,7 @@ class Beta(AbstractElementwise):
         return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
-        scale = broadcast(self.scale, f.shape, index)
+        scale = broadcast(self.scale, f.shape, index, "scale")
         log_scale = jnp.log(scale)
         log_a, log_b = log_scale + self.link.log(f), log_scale + self.link.log(-f)
         a, b = jnp.exp(log_a), jnp.exp(log_b)
@@ -425,7 +453,7 @@ class Beta(AbstractElementwise):
         return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
 
     def _shapes(self, f: Array, index: Array | None) -> tuple[Array, Array]:
-        scale = broadcast(self.scale, f.shape, index)
+        scale = broadcast(self.scale, f.shape, index, "scale")
         tiny = jnp.finfo(f.dtype).tiny ** 0.5
         return scale * jnp.maximum(self.link(f), tiny), scale * jnp.maximum(self.link(-f), tiny)
 
@@ -438,14 +466,14 @@ class Beta(AbstractElementwise):
         return quadrature_cdf(lambda f: beta_cdf(*self._shapes(f, index), y), mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
-        scale = broadcast(self.scale, y.shape, index)
+        scale = broadcast(self.scale, y.shape, index, "scale")
         # For p = a / scale with a < 1 the density is about a y^a / y, whose peak is at a = −1 / log y, not at p = y.
         least = jnp.minimum(1 / (scale * (1 - jnp.log(y))), 0.5)
         rest = jnp.minimum(1 / (scale * (1 - jnp.log1p(-y))), 0.5)
         return self.link.focus(jnp.clip(y, least, 1 - rest), 1 + scale)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        scale = broadcast(self.scale, mean.shape, index)
+        scale = broadcast(self.scale, mean.shape, index, "scale")
 
         def moments(f: Array) -> tuple[Array, Array]:
             p = self.link(f)

@@ -15,7 +15,7 @@ from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy
 from inducing.likelihoods.supports import REAL, Support
 from inducing.numerics.quadrature import expectation, log_expectation
 from inducing.numerics.roots import peak_of
-from inducing.numerics.special import quotient
+from inducing.numerics.special import log_ndtr, quotient
 from inducing.parameters import positive
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -41,14 +41,8 @@ class Gaussian(AbstractLikelihood):
     """
 
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
-
-    @property
-    def joint(self) -> bool:
-        return False
+    adds_noise = True
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -58,7 +52,7 @@ class Gaussian(AbstractLikelihood):
         return num_outputs
 
     def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
-        return broadcast(self.variance, shape, index)
+        return broadcast(self.variance, shape, index, "variance")
 
     @property
     def shared_noise(self) -> Float[Array, ""] | None:
@@ -92,6 +86,13 @@ class Gaussian(AbstractLikelihood):
         from numpyro.distributions import Normal
 
         return Normal(f, jnp.sqrt(self.gaussian_noise(f.shape, index)))
+
+    def focus(self, y, *, index=None):
+        return y, jnp.sqrt(self.gaussian_noise(y.shape, index))
+
+    def log_tails(self, f, y, *, index=None):
+        z = (y - f) / jnp.sqrt(self.gaussian_noise(f.shape, index))
+        return log_ndtr(z), log_ndtr(-z)
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return _normal_log_prob(y, *self.predictive_moments(mean, cov, index=index))
@@ -130,10 +131,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     """
 
     link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
-
-    @property
-    def joint(self) -> bool:
-        return True
+    joint = True
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -163,7 +163,7 @@ def _average(model: Model, X: np.ndarray, level: float, key: Array) -> tuple[np.
         cov = np.asarray(post.covariance, float).reshape(n, F, n, F)
         std = np.sqrt(np.maximum(np.einsum("ipjp->p", cov), 0.0)) / n
         half = ndtri(0.5 + 0.5 * level) * std
-        return tuple(a[:, None] for a in (mean, mean - half, mean + half))  # ty: ignore[invalid-return-type]
+        return tuple(a[:, None] for a in (mean, mean - half, mean + half))
     f = post.sample(key, SAMPLES).reshape(SAMPLES * n, F)
     each = np.asarray(compiled(_expected)(model.likelihood, f), float)
     average = each.reshape(SAMPLES, n, *each.shape[1:]).mean(axis=1)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array
 
+from inducing.bounds.passes import Pass
 from inducing.model import Model
 from inducing.training.arguments import Arguments
 from inducing.training.checkpoint import Checkpoint
@@ -21,19 +22,19 @@ class Run(NamedTuple):
     Attributes:
         given: the arguments of `fit`.
         plan: the method and its settings.
-        steps: the number of steps or iterations.
         model: the model at which the run starts.
         problem: the model split into arrays that move and all the rest.
         seed: from which `start_key` makes the random key.
         watch: what is called between steps.
         checkpoint: where the run keeps what it has done, if the user asked for it.
+        passes: passes over the stream, for the collapsed bound of a stream.
     """
 
     given: Arguments
     plan: Plan
-    steps: int
     model: Model
     problem: Problem
     seed: Seed
     watch: Watch
     checkpoint: Checkpoint | None
+    passes: Pass | None = None

@@ -3,45 +3,66 @@
 import numbers
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from inducing._xla import default_jit
+from inducing.bounds.collapsed import collapse
 from inducing.bounds.elbo import elbo
 from inducing.checks import check_model, checked_data
 from inducing.data import Data
+from inducing.features.points import InducingPoints
 from inducing.layers import qu
-from inducing.linalg import diagonal_of
+from inducing.layers.sparse_gp import SparseGP
+from inducing.layers.sparse_gp_arguments import checked_features
+from inducing.layers.streamed import Streamed, moments_of_features, streamed
+from inducing.likelihoods.base import PerDatum
+from inducing.likelihoods.gaussian import Gaussian
+from inducing.linalg import Dense, default_jitter
 from inducing.model import Model
+from inducing.priors.exact import ExactGP
+from inducing.training.fit import fit
 from inducing.training.natural import natural_gradient_step
 
 STEPS = 200  # of natural gradients, at most; Gaussian noise needs one
 TOLERANCE = 1e-11  # of the bound, relative
 
 
-def update(model: Model, data: Any, *, memory: float = 1.0) -> Model:
+def update(
+    model: Model | ExactGP, data: Any, *, memory: float = 1.0, features: Any = None, adapt: bool = False, **options: Any
+) -> Model:
     """Condition a trained sparse GP on new rows without the old ones (Bui, Nguyen & Turner 2017).
 
-    What was learnt from old rows is in q_old(u), which enters the bound as one more factor:
+    What was learnt from old rows is in q_old(a), a the old features, which enters the bound as one more factor:
 
-        Σ_n E_q log p(y_n | f_n) − KL(q(u) ‖ p(u)) + λ E_q log (q_old(u) / p(u)),    n over the new rows
+        Σ_n E_q log p(y_n | f_n) − KL(q(u) ‖ p(u)) + λ E_q log (q_old(a) / p_old(a)),    n over the new rows
 
-    The bound is maximised over q(u) by natural gradients; features and hyperparameters stay. With Gaussian noise the
-    result is exact: it is the q(u) of `ig.collapse` on all rows at once, however they were split. The cost depends on
-    the number of new rows alone. A model that has seen no data, q(u) = p(u), may be updated too.
+    p_old is the prior with the old hyperparameters, and q(a) = ∫ p(a | u) q(u) du. By default the features stay, u = a,
+    as do the hyperparameters, and natural gradients maximise the bound over q(u). With Gaussian noise the result is
+    exact: it is the q(u) of `ig.collapse` on all rows at once, however they were split. The cost depends on the
+    number of new rows alone. A model that has seen no data, q(u) = p(u), may be updated too.
 
     Args:
-        model: a model of one `SparseGP` layer, with any prior, features and likelihood.
+        model: a model of one `SparseGP` layer, with any prior, features and likelihood. An exact posterior
+            (`prior.condition`) becomes a sparse one first, with `features`, or with all its rows as inducing points.
         data: the new rows, (X, y) or an `ig.Data`, with weights if you like.
         memory: λ, from 0 to 1. With λ < 1 each update forgets some of the old rows, for processes that drift: after k
             more updates they count λ^k times.
+        features: new features u that replace the old ones, more or others, for all latents or a tuple with those of
+            each. What they cannot represent of q_old is lost.
+        adapt: whether to train features, hyperparameters and likelihood too, by `ig.fit` on this bound. Features that
+            are defined by the kernel (Fourier, eigenfunctions) refuse it: with another kernel, the old a would be
+            other functionals.
+        **options: with `adapt`, arguments of `ig.fit`, such as `steps=500` or `freeze=lambda m: m.likelihood`.
 
     Returns:
         The model with the new q(u).
 
     Raises:
-        TypeError: if the model is not one SparseGP layer with a likelihood, or its q(u) is a Kronecker product.
+        TypeError: if the model is not one SparseGP layer with a likelihood, its q(u) is a Kronecker product, or its
+            features do not allow other hyperparameters.
         ValueError: if `memory` is not a number from 0 to 1, or the data do not fit the model.
 
     Examples:
@@ -53,10 +74,35 @@ def update(model: Model, data: Any, *, memory: float = 1.0) -> Model:
         >>> bool(abs(streamed.predict([0.7]).mean - at_once.predict([0.7]).mean)[0, 0] < 1e-9)
         True
     """
+    if isinstance(model, ExactGP):  # a plain value: the arrays of a posterior
+        model, features = _sparse(model, features), None
     check_model(model)
     if isinstance(memory, bool) or not isinstance(memory, numbers.Real) or not 0 <= memory <= 1:
         raise ValueError(f"memory must be a number from 0 to 1, got {memory!r}; 1 forgets nothing.")
-    layer = model.layers[0].as_sparse_gp() if len(model.layers) == 1 else None
+    old = _checked_layer(model)
+    _check_options(old, adapt, options)
+    data = checked_data(model, data)
+    new = old if features is None else with_features(old, checked_features(features, old.prior))
+    layer = _streamed(old, new, jnp.asarray(memory, old.mean.dtype), features is None and not adapt)
+    wrapped = eqx.tree_at(_inner, model, layer)
+    return _unwrapped(_adapted(wrapped, data, options) if adapt else _climbed(wrapped, data))
+
+
+def _inner(model: Model) -> Any:
+    return model.layers[0].as_sparse_gp()
+
+
+def _unwrapped(model: Model) -> Model:
+    """The model with the sparse GP in place of the `Streamed` layer that holds it."""
+    return jax.tree.map(lambda part: part.layer if _is_streamed(part) else part, model, is_leaf=_is_streamed)
+
+
+def _is_streamed(part: Any) -> bool:
+    return isinstance(part, Streamed)  # the wrapper that this module puts there
+
+
+def _checked_layer(model: Model) -> SparseGP:
+    layer = _inner(model) if len(model.layers) == 1 else None
     if layer is None:
         kinds = ", ".join(type(part).__name__ for part in model.layers)
         raise TypeError(
@@ -66,12 +112,77 @@ def update(model: Model, data: Any, *, memory: float = 1.0) -> Model:
         )
     if qu.is_kronecker(layer.root):
         raise TypeError("update needs a full, coupled or diagonal q(u), not a Kronecker product; pass another root.")
-    data = checked_data(model, data)
-    m, root = layer.whitened(layer.Kuu())
-    old = (m, qu.triangular(qu.expand(root)))
-    bound, gamma = _streaming_elbo(model, data, old, jnp.asarray(memory, m.dtype)), 1.0
+    return layer
+
+
+def _check_options(layer: SparseGP, adapt: bool, options: dict[str, Any]) -> None:
+    if options and not adapt:
+        raise TypeError(f"update takes {', '.join(options)} only with adapt=True, for ig.fit.")
+    own = layer.features if isinstance(layer.features, tuple) else (layer.features,)
+    for features in own:
+        if adapt and features.uses_kernel:
+            raise TypeError(
+                f"{type(features).__name__} features are defined by the kernel, so that what was learnt of them does "
+                "not hold for other hyperparameters; use adapt=False, or features.InducingPoints."
+            )
+
+
+def with_features(layer: SparseGP, features: Any) -> SparseGP:
+    """The sparse GP with other features u, whose q(u) = ∫ p(u | a) q(a) da is what it knows of them from its own, a.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]), mean=[1.0, 2.0])
+        >>> more = with_features(gp, ig.features.InducingPoints([[0.0], [0.3], [1.0]]))
+        >>> x = jnp.array([[0.3]])
+        >>> bool(abs(more.marginals(x)[0] - gp.marginals(x)[0])[0, 0] < 1e-6)
+        True
+    """
+    mean, root = _q_of_features(layer, features)
+    changed = SparseGP(layer.prior, features, mean, root if root.shape[0] > 1 else root[0], "u", layer.jitter)
+    return changed.with_coordinates(layer.coordinates)
+
+
+@default_jit
+def _q_of_features(layer: SparseGP, features: Any) -> tuple[Array, Array]:
+    mean, cov = moments_of_features(layer, features)
+    return mean, jax.vmap(lambda c: Dense(c, default_jitter(c.dtype)).root)(cov)
+
+
+@default_jit
+def _streamed(old: SparseGP, new: SparseGP, memory: Any, same: bool) -> Streamed:
+    return streamed(old, new, memory, same=same)
+
+
+def _sparse(exact: ExactGP, features: Any) -> Model:
+    """The sparse GP that approximates an exact posterior best, by default with its rows as inducing points."""
+    if exact.new_noise is None:
+        raise ValueError("the posterior was conditioned with noise of single rows, so that of new rows is unknown.")
+    layer = SparseGP(exact.prior, InducingPoints(exact.x) if features is None else features)
+    seen = exact.seen.reshape(exact.noise.shape)
+    y = exact.residual.reshape(seen.shape) + exact.prior.mean(exact.x)
+    noise = PerDatum(jnp.where(seen, exact.noise, 1.0), jnp.zeros(()))
+    model = collapse(Model(layer, Gaussian(noise)), (exact.x, jnp.where(seen, y, jnp.nan)))
+    return Model(model.layers, Gaussian(exact.new_noise))
+
+
+def _adapted(model: Model, data: Data, options: dict[str, Any]) -> Model:
+    """The model after a fit of everything but the old factor."""
+    user = options.get("freeze")
+
+    def freeze(model: Model) -> Any:
+        (layer,) = (part for part in jax.tree.leaves(model, is_leaf=_is_streamed) if _is_streamed(part))
+        return layer.factor, None if user is None else user(_unwrapped(model))
+
+    given: dict[str, Any] = {"progress": False, "initialise": False} | options | {"freeze": freeze}
+    return fit(model, data, **given).model
+
+
+def _climbed(model: Model, data: Data) -> Model:
+    """The model with the best q(u), by natural gradients."""
+    bound, gamma = _bound(model, data), 1.0
     for _ in range(STEPS):
-        trial, value = _step(model, data, old, jnp.asarray(memory, m.dtype), jnp.asarray(gamma, m.dtype))
+        trial, value = _step(model, data, jnp.asarray(gamma, bound.dtype))
         gain = float(value - bound)
         if gain > -TOLERANCE * abs(float(bound)):
             model, bound = trial, value
@@ -84,29 +195,12 @@ def update(model: Model, data: Any, *, memory: float = 1.0) -> Model:
 
 
 @default_jit
-def _step(model: Model, data: Data, old: tuple[Array, Array], memory: Array, gamma: Array) -> tuple[Model, Array]:
-    """The model after one step, and its bound."""
-
-    def objective(model: Any, data: Any) -> Array:
-        return _streaming_elbo(model, data, old, memory)
-
-    model = natural_gradient_step(model, data, gamma, objective=objective, layer=lambda m: m.layers[0].as_sparse_gp())
-    return model, objective(model, data)
+def _bound(model: Model, data: Data) -> Float[Array, ""]:
+    return elbo.evaluate(model, data)
 
 
 @default_jit
-def _streaming_elbo(model: Model, data: Data, old: tuple[Array, Array], memory: Array) -> Float[Array, ""]:
-    layer = model.layers[0].as_sparse_gp()
-    assert layer is not None
-    m, root = layer.whitened(layer.Kuu())
-    return elbo(model, data) + memory * _log_ratio(m, qu.expand(root), *old)
-
-
-def _log_ratio(m: Array, root: Array, m_old: Array, root_old: Array) -> Float[Array, ""]:
-    """E log N(w | m_old, R_old R_oldᵀ) − E log N(w | 0, I) under w ~ N(m, R Rᵀ), summed over latents."""
-    if root_old.ndim == 2:  # coupled latents
-        m, m_old, root, root_old = m.reshape(1, -1), m_old.reshape(1, -1), root[None], root_old[None]
-    both = jnp.concatenate([(m - m_old)[..., None], root], axis=-1)
-    solved = solve_triangular(root_old, both, lower=True)
-    log_det = jnp.sum(jnp.log(jnp.abs(diagonal_of(root_old))))
-    return 0.5 * (jnp.sum(m**2) + jnp.sum(root**2) - jnp.sum(solved**2)) - log_det
+def _step(model: Model, data: Data, gamma: Array) -> tuple[Model, Array]:
+    """The model after one step, and its bound."""
+    model = natural_gradient_step(model, data, gamma)
+    return model, elbo.evaluate(model, data)
