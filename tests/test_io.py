@@ -184,7 +184,7 @@ def test_only_paths_and_models_are_accepted(tmp_path, unchecked):
         ig.save(tmp_path / "model.ig", {})
     with pytest.raises(FileNotFoundError, match="nothing"):
         ig.load(tmp_path / "nothing.ig")
-    with pytest.raises(ValueError, match="is no regular file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         ig.load(tmp_path)
 
 
@@ -220,7 +220,7 @@ VALUE = {"value": np.asarray(1.0)}
         (["part", "means.Constant", {"other": ["none"]}], {}, {}, r"other fields than its class: \['other'\]"),
         (["part", "means.Constant", {"value": ["str", "x"]}], {}, {}, "must be numbers, got 'x'"),
         (["tuple"], {}, {}, "holds a tuple, not a model"),
-        (["int", "9" * 10_000_000], {}, {}, "is no number"),
+        (["int", "9" * 10_000_000], {}, {}, "is not a number"),
     ],
 )
 def test_crafted_files_are_refused_with_one_clear_error(tmp_path, structure, arrays, metadata, error):

@@ -85,7 +85,7 @@ def test_held_out_classes_are_compared_with_the_most_frequent(tmp_path, capsys):
         (",x,y\n0,1,2\n1,2,3\n", "column 1 has no name in the header; name it, or leave it out (--drop '')"),
         ("x,y\n2020-01-01,2\n2020-01-02,1\n,3\n", "'' in row 3 below the header is no date such as 2020-01-31; fill"),
         ("x,y\n,1\n,2\n", "'' in row 1 below the header is no finite number; fill in the gap"),
-        ('x,y\n"' + 200000 * "1" + "\n", "is no table as text in UTF-8 (field larger than field limit"),
+        ('x,y\n"' + 200000 * "1" + "\n", "is not a text table in UTF-8 (field larger than field limit"),
         ("x,z\n1,2\n", "no column 'y'; it has x, z"),
         ("y\n1\n2.5\n", "no column beside 'y'"),
         ("x,y\n1,\n2,\n", "all cells of the target 'y' are empty"),
@@ -196,7 +196,7 @@ def test_other_encodings_seeds_and_folders_are_refused_before_the_fit(tmp_path, 
     train = write(tmp_path / "train.csv", ["x", "y"], [[0.0, 1.0], [1.0, 2.5]])
     (tmp_path / "latin.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
     calls = (
-        ([str(tmp_path / "latin.csv")], "latin.csv is no table as text in UTF-8"),
+        ([str(tmp_path / "latin.csv")], "latin.csv is not a text table in UTF-8"),
         ([train, "--seed", "-1"], "--seed must be 0 or more, got -1"),
         ([train, "--new", train, "--out", str(tmp_path / "nowhere" / "out.csv")], "nowhere"),
     )

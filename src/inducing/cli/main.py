@@ -11,7 +11,7 @@ from inducing.cli.ending import ends_early
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; without one, say which there are. Ctrl-C ends it with exit code 130, writing nothing half."""
+    """Run a command, or list the commands if there is none. Ctrl-C ends it with exit code 130 and no partial files."""
     with ends_early():
         _run(arguments)
 
@@ -94,7 +94,7 @@ def _add_table(commands: Any) -> argparse.ArgumentParser:
         "--new", help="CSV file with rows to predict; without it, a tenth of the rows is held out and scored"
     )
     table.add_argument(
-        "--drop", nargs="+", action="extend", default=[], metavar="NAME", help="columns that are no inputs"
+        "--drop", nargs="+", action="extend", default=[], metavar="NAME", help="columns that are not inputs"
     )
     table.add_argument("--out", help="file for the predictions of --new (default: predictions.csv)")
     table.add_argument("--inducing", type=int, default=100, help="number of inducing points (default: 100)")

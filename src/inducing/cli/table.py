@@ -45,7 +45,7 @@ def run(
     there are but two, such as 0 and 1, are classes. An empty target, or one of NA, NaN, null and None, is a missing
     label. Rows that are empty throughout are skipped. `out` gets the columns of `new` and, for each row, the mean and a
     95 % interval, or the probability of each class. Without `new`, a tenth of the rows with a label is held out of the
-    fit, and their scores are printed and returned, beside what is reached without inputs.
+    fit, and their scores are printed and returned, next to those of a prediction without inputs.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +128,7 @@ def _read(path: str | Path) -> dict[str, list[str]]:
             reader = csv.reader(file, delimiter=delimiter)
             lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no table as text in UTF-8 ({error}); save it as a CSV file.") from error
+        raise ValueError(f"{path} is not a text table in UTF-8 ({error}); save it as a CSV file.") from error
     if len(lines) < 2:
         raise ValueError(f"{path} must have a header and at least one row, got {len(lines)} lines.")
     header = [name.strip() for name in lines[0][1]]
@@ -235,13 +235,7 @@ def _labels(cells: list[str], target: str, path: str | Path) -> tuple[np.ndarray
         return np.asarray([float(cell) if cell else np.nan for cell in cells]), []
     cells = cells if words else [np.format_float_positional(float(v), trim="-") if v else v for v in cells]
     classes = sorted(set(cells) - {""})
-    if len(classes) < 2:
-        raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
-    if 2 < len(classes) > 0.5 * len(present):
-        raise ValueError(
-            f"{path}: the target {target!r} has {len(classes)} different words in {len(present)} rows, such as "
-            f"{classes[0]!r}; write numbers as digits alone, or give classes with several rows each."
-        )
+    _check_classes(classes, len(present), target, path)
     code = {name: float(i) for i, name in enumerate(classes)} | {"": np.nan}
     return np.asarray([code[cell] for cell in cells]), classes
 
@@ -258,6 +252,17 @@ def _check_target(cells: list[str], present: list[str], words: int, target: str,
         raise ValueError(
             f"{path}: the target {target!r} has {word!r} in row {cells.index(word) + 1} below the header among "
             "numbers; empty that cell if the label is missing, or write all classes as words."
+        )
+
+
+def _check_classes(classes: list[str], labels: int, target: str, path: str | Path) -> None:
+    """Raise a ValueError if there is one class only, or nearly as many classes as labels."""
+    if len(classes) < 2:
+        raise ValueError(f"{path}: the target {target!r} has the single class {classes[0]!r}; two are needed.")
+    if 2 < len(classes) > 0.5 * labels:
+        raise ValueError(
+            f"{path}: the target {target!r} has {len(classes)} different words in {labels} rows, such as "
+            f"{classes[0]!r}; write numbers as digits alone, or give classes with several rows each."
         )
 
 
