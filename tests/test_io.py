@@ -213,7 +213,7 @@ VALUE = {"value": np.asarray(1.0)}
         ("[[[", VALUE, {}, "not valid JSON"),
         ("[" * 100_000, VALUE, {}, "not valid JSON"),
         (["part", "os.system", {}], VALUE, {}, "unknown kind 'os.system'"),
-        (["part", "jnp.tanh", {}], VALUE, {}, "no class of modules"),
+        (["part", "jnp.tanh", {}], VALUE, {}, "not a class of modules"),
         (["what"], VALUE, {}, "of an unknown kind"),
         (functools.reduce(lambda v, _: ["tuple", v], range(400), ["none"]), VALUE, {}, "nested more than 100 deep"),
         (["part", "means.Constant", {"value": ["array", "value", "object"]}], VALUE, {}, "unknown dtype 'object'"),
