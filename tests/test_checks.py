@@ -1,5 +1,6 @@
 """Labels and indices that do not suit a model are refused by every function that takes data."""
 
+import sys
 from functools import partial
 
 import equinox as eqx
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
+import pandas as pd
 import pytest
 
 import inducing as ig
@@ -180,6 +182,7 @@ def test_numbers_that_mean_nothing(build, message):
 
 MODEL = model_of(L.Gaussian())
 POINTS = ig.features.InducingPoints(X[:2])
+SE = ig.kernels.SquaredExponential()
 WRONG = {
     "an integer for a key": (lambda: ig.fit(MODEL, (X, Y), key=0, progress=False), "key must be a random key .* got 0"),
     "of a draw": (lambda: MODEL.draw(1), "key must be a random key .* got 1"),
@@ -216,6 +219,37 @@ WRONG = {
     ),
     "many priors": (
         lambda: ig.fit(MODEL, (X, Y), log_prior=lambda m: m.layers[0].mean, progress=False), "log_prior.*got shape"
+    ),
+    "a bar of rows": (lambda: ig.fit(MODEL, (X, Y), progress=X), "progress must be True, False or a label"),
+    "a method in an array": (lambda: ig.fit(MODEL, (X, Y), method=np.ones(3)), "method must be one of"),
+    "a name for a function": (lambda: ig.kernels.Warped(SE, "tanh"), "Warped.function must be a function, got 'tanh'"),
+    "a kernel for a function": (lambda: ig.kernels.Warped(SE, SE), "Warped.function must be a function, got a Squared"),
+    "a class for a link": (lambda: L.HeteroscedasticGaussian(L.Gaussian), "HeteroscedasticGaussian.link must be"),
+    "a shape for a number": (lambda: L.StudentT(jax.ShapeDtypeStruct((3,), float)), "StudentT.df must be numbers"),
+    "several keys": (lambda: MODEL.draw(jax.random.split(KEY)), "key must be a random key"),
+    "keys for labels": (lambda: ig.Data(X, KEY), "y must be an array of numbers, got random keys"),
+    "a kernel and a mean": (lambda: SE + ig.means.Zero(), "operand of a kernel must be a kernel"),
+    "a mean and a kernel": (lambda: ig.means.Zero() + SE, "operand of a mean must be a mean or a number"),
+    "a kernel and a list": (lambda: SE * [1.0], "operand of a kernel must be a kernel"),
+    "a kernel less than none": (lambda: SE + -0.5, "operand of a kernel must be a kernel or a positive number"),
+    "a variance that is 0 to the compiler": (lambda: L.Gaussian(1e-320), "must be positive, got 1e-320"),
+    "a variance at the limit": (lambda: L.Gaussian(1e308), r"must be positive, got 1e\+308"),
+    "a matrix of variances": (lambda: L.Gaussian(np.ones((3, 1))), r"Gaussian.variance must be one number, or one for"),
+    "known noise of one": (lambda: L.PerDatum(3.0, 1.0), r"PerDatum.values must have shape \[N\] or \[N, P\], got"),
+    "a datum without a number": (lambda: ig.Data(X, index=[1e300, 0, 1, 2]), r"index holds 1e\+300"),
+    "a file of points": (lambda: ig.kernels.ActiveDims(SE, sys.stdout), "dims must be"),
+    "a frame and a kernel": (lambda: SE * pd.DataFrame({"a": [1.0]}), "operand of a kernel must be a kernel"),
+    "several conditions": (lambda: ig.priors.ExactGP("a", X, Y, 0.1), "prior must be a prior.* got 'a'"),
+    "noise by name": (lambda: ig.priors.ExactGP(MODEL.layers[0].prior, X, Y, "a"), "noise_variance must be an array"),
+    "an encoder of a matrix": (lambda: ig.layers.PerDatumEncoder(X, full=X), "full must be True or False"),
+    "parts that are one": (lambda: ig.load("model.ig", parts=3), "parts must be a list of classes"),
+    "complex quantiles": (lambda: MODEL.predict(X).quantile(1j), "q must be an array of numbers"),
+    "a step of a vector": (lambda: ig.natural_gradient_step(MODEL, (X, Y), X), "gamma must be one number"),
+    "too many classes": (lambda: L.Softmax(2**53), "num_classes must be a whole number from 2 to 2147483647"),
+    "too many frequencies": (lambda: ig.features.Fourier(-1.0, 1.0, 2**53), "Fourier.num must be at most 2147483647"),
+    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "so many samples.* take fewer at a time"),
+    "too many rows": (
+        lambda: MODEL.posterior(np.zeros((2_000_000, 1)), full_cov=True), "covariance of all values.* GB"
     ),
 }  # fmt: skip
 

@@ -202,11 +202,20 @@ def test_freezing_a_part_without_parameters_freezes_nothing(freeze):
     [
         (lambda: ig.likelihoods.StudentT(df=-1.0), "StudentT.df must be positive, got -1.0"),
         (lambda: ig.likelihoods.Poisson(exposure=-1.0), "Poisson.exposure must be positive, got -1.0"),
-        (lambda: ig.likelihoods.Binomial(-3), "Binomial.total_count must be whole numbers of at least 0, got -3.0"),
-        (lambda: ig.likelihoods.Binomial(2.5), "Binomial.total_count must be whole numbers of at least 0, got 2.5"),
+        (
+            lambda: ig.likelihoods.Binomial(-3),
+            "Binomial.total_count must be whole numbers from 0 to 2147483647, got -3.0",
+        ),
+        (
+            lambda: ig.likelihoods.Binomial(2.5),
+            "Binomial.total_count must be whole numbers from 0 to 2147483647, got 2.5",
+        ),
         (lambda: ig.likelihoods.Binomial(ig.likelihoods.PerDatum([2.0, 1.5], new=1)), "whole numbers .* got 1.5"),
-        (lambda: ig.likelihoods.Softmax(1), "Softmax.num_classes must be a whole number of at least 2, got 1"),
-        (lambda: ig.likelihoods.RobustMax(0), "RobustMax.num_classes must be a whole number of at least 2, got 0"),
+        (lambda: ig.likelihoods.Softmax(1), "Softmax.num_classes must be a whole number from 2 to 2147483647, got 1"),
+        (
+            lambda: ig.likelihoods.RobustMax(0),
+            "RobustMax.num_classes must be a whole number from 2 to 2147483647, got 0",
+        ),
         (lambda: ig.likelihoods.RobustMax(3, 1.0), r"RobustMax.epsilon must be in \(0, 1\), got 1.0"),
         (lambda: ig.BayesianDense(1, 1, prior_scale=0.0), "BayesianDense.prior_scale must be positive"),
         (lambda: ig.BayesianDense(1, 1, prior_mean=np.inf), "BayesianDense.prior_mean must be real"),

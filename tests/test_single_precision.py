@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.sklearn import GPRegressor
 
 x = np.linspace(0.0, 1.0, 60)
 f = np.sin(6.0 * x)
@@ -50,3 +51,15 @@ def test_a_fit_of_times_that_float32_cannot_tell_apart_is_refused():
         ig.fit(model(1.0, np.float32), (t, y), progress=False)
     with jax.enable_x64(False), pytest.raises(ValueError, match="of which float32 can tell"):
         ig.Data(t, y)
+
+
+def test_points_that_float32_cannot_tell_apart_are_refused():
+    """Also those of features and kernels, and the inputs of an estimator that computes in float32."""
+    t = 1.7e9 + 10.0 * np.arange(60)[:, None]
+    with pytest.raises(ValueError, match=r"x has 60 different values in column 0, .* of which float32 can tell"):
+        GPRegressor(dtype="float32", num_inducing=5, steps=2).fit(t, y)
+    with jax.enable_x64(False):
+        with pytest.raises(ValueError, match=r"Z has 60 different values in column 0, .* of which float32 can tell"):
+            ig.features.InducingPoints(t)
+        with pytest.raises(ValueError, match=r"X has 60 different values in column 0, .* of which float32 can tell"):
+            ig.kernels.Matern52().gram(t)

@@ -22,3 +22,9 @@ def test_damaged_crafted_and_foreign_files_load_correctly_or_are_refused():
     found = part("files").main(240, seed=1)
     assert found["wrong"] == found["unnamed"] == found["false"] == 0
     assert found["correct"] > 5 and found["refused"] > 150
+
+
+def test_bad_calls_are_answered():
+    found = part("calls").main(150, seed=3)
+    assert found["abort"] == found["silent"] == 0
+    assert found["late"] + found["unclear"] <= 1 and found["clear"] > 120

@@ -8,10 +8,11 @@ class, by the first rule that applies:
 
     abort      the process ended, or the call and the first use of its result took more than 60 s
     unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that is
-               raised in the code of another library; or one whose message names no argument of the call, no field of
-               the part, nor, of an operator such as +, its operands
+               raised in the code of another library; or one whose message names no argument of the call (alone, in
+               the singular, or as x, y, labels, mask or index of data), no field of the part, nor, of an operator
+               such as +, its operands
     late       a constructor accepted the arguments, and the first use of the object with good data raised, unless the
-               error is clear and says which columns, rows, outputs or latent functions it needs
+               error is clear and says which columns, rows, outputs, latent functions or kernel it needs
     silent     a result with NaN or infinity, although all numbers among the arguments are finite
     clear      any other exception
     good       the call returned
@@ -40,7 +41,8 @@ CLASSES = ("good", "clear", "late", "unclear", "silent", "abort")
 KINDS = (TypeError, ValueError, FloatingPointError, ImportError, OSError)
 SECONDS = 60
 BATCH = 2_000
-NEEDS = r"column|row|output|latent|input|dimension|data|class"  # what an object may need of the data it meets
+# What an object may need of the data and parts that it meets.
+NEEDS = r"column|row|output|latent|input|dimension|data|class|kernel"
 HERE = Path(__file__).resolve().parent
 
 
@@ -191,8 +193,10 @@ def spoiled(rng: random.Random, calls: dict[str, Any], values: list[Any]) -> tup
 
 
 def words(call: Any, arguments: dict[str, Any]) -> list[str]:
-    """What a clear message may name: arguments, fields, classes."""
+    """What a clear message may name: arguments, alone or in the singular, the parts of data, fields, classes."""
     found = [*arguments, getattr(call.function, "__name__", ""), *getattr(call.function, "__annotations__", {})]
+    found += [name.removesuffix("s") for name in arguments if len(name) > 2]
+    found += ["x", "y", "mask", "index", "labels"] * ("data" in arguments) + ["labels"] * ("y" in arguments)
     return [word for word in found if word and word != "<lambda>"] + ["operand"]  # of Python's own message for +
 
 
@@ -214,7 +218,7 @@ def is_finite(value: Any) -> bool:
 
     for leaf in jax.tree.leaves(value):
         with contextlib.suppress(Exception):
-            array = np.asarray(leaf)
+            array = np.ma.filled(leaf, np.nan) if np.ma.isMaskedArray(leaf) else np.asarray(leaf)  # masked: missing
             if array.dtype.kind == "O":
                 array = array.astype(float)
             if array.dtype.kind in "fc" and not np.isfinite(array).all():

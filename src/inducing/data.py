@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from inducing._xla import own_array
+from inducing.parameters import MOST
 
 COARSE, FINE = 2**10, 2**20  # numbers that a dtype tells apart in the range of a column: see `_check_resolution`
 
@@ -206,6 +207,8 @@ def _whole(index: Any) -> Array:
         values = np.asarray(index)
         if values.dtype.kind not in "iuf" or not np.array_equal(values, np.round(values)):
             raise ValueError(f"index must hold whole numbers, the number of each datum, got {values.reshape(-1)[:3]} …")
+        if values.size and not -MOST <= values.min() <= values.max() <= MOST:
+            raise ValueError(f"index holds {values[np.abs(values.astype(float)) > MOST][0]:.4g}, more than {MOST}.")
         return own_array(values, int)
     return jnp.asarray(index, int)
 
@@ -244,6 +247,30 @@ def _cast(array: Any, dtype: Any, name: str) -> Any:
         )
     _check_resolution(np.asarray(array), np.asarray(out), name)
     return out
+
+
+def check_resolution(value: Any, name: str) -> None:
+    """Refuse points of which JAX's default dtype cannot tell different ones apart, or warn of them; see `Data`.
+
+    Args:
+        value: points [N, D] in any form. What is no matrix of numbers is left for others to refuse.
+        name: what a message calls them.
+
+    Examples:
+        >>> with jax.enable_x64(False):
+        ...     check_resolution([[1.7e9], [1.7e9 + 10.0], [1.7e9 + 20.0]], "Z")
+        Traceback (most recent call last):
+            ...
+        ValueError: Z has 3 different values in column 0, between 1700000000 and 1700000020, of which float32 can ...
+    """
+    if isinstance(value, jax.Array) or jax.config.read("jax_enable_x64"):
+        return
+    try:
+        given = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return
+    if given.ndim == 2 and given.size and given.dtype.kind in "iuf":
+        _check_resolution(given.astype(float), given.astype(jnp.float32), name)
 
 
 def _check_resolution(given: np.ndarray, cast: np.ndarray, name: str) -> None:
@@ -311,6 +338,8 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
 
 def _array(value: Any, name: str) -> Array | np.ndarray:
     """An array of any shape and kind of entries."""
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        raise TypeError(f"{name} must be an array of numbers, got random keys.")
     if hasattr(value, "to_numpy"):  # pandas and polars
         _no_dates(value, name)
         value = value.to_numpy()

@@ -4,6 +4,7 @@ Parts are checked against these when they are built and when they are read from 
 """
 
 import collections.abc
+import inspect
 import numbers
 import types
 from collections.abc import Callable
@@ -13,7 +14,6 @@ import jax
 import numpy as np
 from jaxtyping import AbstractArray
 
-PLACEHOLDERS = (jax.core.Tracer, jax.ShapeDtypeStruct)  # stand for any value
 _PLAIN: dict[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool), "a whole number"),
     float: (lambda v: isinstance(v, numbers.Real) and not isinstance(v, bool), "a number"),
@@ -56,7 +56,7 @@ def fits(value: Any, declared: Any) -> bool:
         (True, False, True)
     """
     origin, parts = get_origin(declared), get_args(declared)
-    if isinstance(value, PLACEHOLDERS) or declared is Any:
+    if isinstance(value, jax.core.Tracer) or declared is Any:
         return True
     if origin in (Union, types.UnionType):
         return any(fits(value, part) for part in parts)
@@ -65,11 +65,26 @@ def fits(value: Any, declared: Any) -> bool:
     if origin is tuple:
         return isinstance(value, tuple) and _fit_each(value, parts)
     kind = origin or declared
+    if kind is collections.abc.Callable:
+        return _is_function_of(value, parts[0] if parts else ...)
     if kind in _PLAIN:
         return _PLAIN[kind][0](value)
     if is_array_type(declared):
         return isinstance(value, jax.Array | np.ndarray)
     return not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _is_function_of(value: Any, arguments: Any) -> bool:
+    """Whether a value can be called with so many arguments. Classes are no functions."""
+    if not callable(value) or isinstance(value, type):
+        return False
+    try:
+        inspect.signature(value).bind(*(() if arguments is ... else arguments))
+    except TypeError:
+        return arguments is ...
+    except ValueError:  # of many functions in C, Python knows no signature
+        return True
+    return True
 
 
 def _fit_each(values: tuple, parts: tuple) -> bool:

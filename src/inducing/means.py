@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing.declared import shown
 from inducing.parameters import Module, Start, question, real
 
 
@@ -86,18 +87,24 @@ class AbstractMean(Module):
         return [(leaf, size) for leaf in arrays if leaf.size == 1]
 
     def __add__(self, other: Any) -> "AbstractMean":
-        other = _as_mean(other)
-        return NotImplemented if other is None else Sum(self, other)
+        return Sum(self, _operand(other))
 
     def __mul__(self, other: Any) -> "AbstractMean":
-        other = _as_mean(other)
-        return NotImplemented if other is None else Product(self, other)
+        return Product(self, _operand(other))
 
     def __radd__(self, other: Any) -> "AbstractMean":
         return self.__add__(other)  # not self + other, which would ask a kernel to add a mean, and so on for ever
 
     def __rmul__(self, other: Any) -> "AbstractMean":
         return self.__mul__(other)
+
+
+def _operand(value: Any) -> "AbstractMean":
+    """The operand of a mean. Anything else is refused here, since lists and tables have operators of their own."""
+    mean = _as_mean(value)
+    if mean is None:
+        raise TypeError(f"the operand of a mean must be a mean or a number, got {shown(value)}.")
+    return mean
 
 
 def _as_mean(value: Any) -> AbstractMean | None:

@@ -1,6 +1,6 @@
 """A model: a stack of layers that ends in a likelihood."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from inducing.data import Data
 from inducing.layers.base import AbstractLayer, check_stack, stack_width, sum_of_kl
 from inducing.likelihoods.base import AbstractLikelihood
-from inducing.parameters import Module, as_key, dtype_of
+from inducing.parameters import Module, as_key, dtype_of, one_or_several
 
 if TYPE_CHECKING:
     from inducing.inference.joint import JointPredictive
@@ -47,14 +47,13 @@ class Model(Module):
     likelihood: AbstractLikelihood
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer], likelihood: AbstractLikelihood):
-        layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
-        for i, layer in enumerate(layers):
+        self.layers = one_or_several(layers)
+        for i, layer in enumerate(self.layers):
             if not isinstance(layer, AbstractLayer):
                 raise TypeError(
                     f"layers[{i}] must be a layer such as ig.SparseGP(...), got {kind_of(layer)}; wrap functions "
                     "and networks in ig.Deterministic(...)."
                 )
-        self.layers = layers
         self.likelihood = likelihood
 
     def __check_init__(self):

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from inducing._xla import own_array
-from inducing.declared import PLACEHOLDERS, described, fits, shown
+from inducing.declared import described, fits, shown
 
 F = TypeVar("F", bound=Callable)
 
@@ -133,13 +133,20 @@ def _zero(x: Array) -> Array:
     return jnp.zeros((), x.dtype)
 
 
+def _is_positive(value: np.ndarray) -> bool:
+    """Whether numbers are positive, and so far from the ends of their dtype that the compiler does not take them for 0
+    and products with them do not overflow."""
+    info = jnp.finfo(value.dtype)
+    return bool(((value >= float(info.tiny)) & (value <= 1e-4 * float(info.max))).all())
+
+
 REAL = Constraint("real", lambda x: x, lambda x: x, _zero, lambda v: bool(np.isfinite(v).all()), "pass finite numbers")
 POSITIVE = Constraint(
     "positive",
     jnp.exp,
     _log,
     jnp.sum,
-    lambda v: bool((np.isfinite(v) & (v > 0)).all()),
+    _is_positive,
     "pass finite numbers greater than 0",
 )
 UNIT_INTERVAL = Constraint(
@@ -230,8 +237,27 @@ def as_tuple(value: Any) -> Any:
         >>> as_tuple([1, 2]), as_tuple(3)
         ((1, 2), 3)
     """
-    alone = isinstance(value, jax.Array | np.ndarray) and not value.ndim  # NumPy takes a number for an iterable
-    return tuple(value) if isinstance(value, Iterable) and not alone else value
+    try:
+        return tuple(value)
+    except (TypeError, ValueError, OSError):  # such as an array without axes, or a file
+        return value
+
+
+def one_or_several(value: Any) -> tuple[Any, ...]:
+    """The values of a sequence, or one value, as a tuple.
+
+    Args:
+        value: a sequence of parts or numbers, or a single one.
+
+    Returns:
+        A tuple.
+
+    Examples:
+        >>> one_or_several([1, 2]), one_or_several(3)
+        ((1, 2), (3,))
+    """
+    several = as_tuple(value)
+    return several if isinstance(several, tuple) else (value,)
 
 
 def as_key(key: Any) -> Array:
@@ -259,11 +285,12 @@ def as_key(key: Any) -> Array:
 
 def _is_key(key: Any) -> bool:
     """Whether a value is a typed key, or the numbers of an old-style one, or stands for either."""
-    if isinstance(key, PLACEHOLDERS):
+    if isinstance(key, jax.core.Tracer):
         return True
     if not isinstance(key, jax.Array | np.ndarray):
         return False
-    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or (key.dtype == np.uint32 and key.ndim == 1)
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return key.ndim == 0 if typed else key.dtype == np.uint32 and key.ndim == 1
 
 
 def as_float_array(value: Any) -> Any:
@@ -283,7 +310,7 @@ def as_float_array(value: Any) -> Any:
         >>> as_float_array(2).dtype == jnp.zeros(()).dtype
         True
     """
-    if isinstance(value, PLACEHOLDERS) or value is None:
+    if isinstance(value, jax.core.Tracer) or value is None:
         return value
     if _is_tuple_of_matrices(value):
         return tuple(as_float_array(v) for v in value)
@@ -364,24 +391,27 @@ def check_part(name: str, value: Any, kind: "type[Module]") -> None:
 
 def _is_numeric(leaf: Any) -> bool:
     """Whether a leaf is a JAX array of floating-point numbers, or stands for one."""
-    if isinstance(leaf, PLACEHOLDERS):
+    if isinstance(leaf, jax.core.Tracer):
         return True
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def _field(constraint: Constraint, default: Any, allowed: Constraint | None = None) -> Any:
+def _field(
+    constraint: Constraint, default: Any, allowed: Constraint | None = None, converter: Callable = as_float_array
+) -> Any:
     kwargs = {} if default is dataclasses.MISSING else {"default": default}
     metadata = {"constraint": constraint, "allowed": allowed or constraint}
-    return eqx.field(converter=as_float_array, metadata=metadata, **kwargs)
+    return eqx.field(converter=converter, metadata=metadata, **kwargs)
 
 
-def real(default: Any = dataclasses.MISSING) -> Any:
+def real(default: Any = dataclasses.MISSING, converter: Callable = as_float_array) -> Any:
     """Declare a field of finite real numbers that are trained.
 
     Training uses the values as they are.
 
     Args:
         default: the default value of the field. Without one, the argument is required.
+        converter: the function that makes an array of what users pass.
 
     Returns:
         A dataclass field for a class derived from `Module`.
@@ -392,7 +422,7 @@ def real(default: Any = dataclasses.MISSING) -> Any:
         >>> Offset().value.tolist()
         0.0
     """
-    return _field(REAL, default)
+    return _field(REAL, default, converter=converter)
 
 
 def positive(default: Any = dataclasses.MISSING) -> Any:
@@ -583,7 +613,7 @@ def _may_be_none(declared: Any) -> bool:
 
 
 def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
-    if isinstance(leaf, PLACEHOLDERS):
+    if isinstance(leaf, jax.core.Tracer):
         return
     value = np.asarray(leaf)
     if np.iscomplexobj(value):

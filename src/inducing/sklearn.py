@@ -70,7 +70,7 @@ class _AbstractGP(BaseEstimator):
         seed = seed if isinstance(seed, int) else check_random_state(seed).randint(2**31)
         with self._precision():
             self.result_ = train(
-                Data(X.astype(self.dtype), y.astype(self.dtype)),
+                Data(X, y).astype(self.dtype),
                 likelihood,
                 kernel=self.kernel,
                 num_inducing=self.num_inducing,

@@ -42,7 +42,7 @@ def check_memory(what: str, shape: tuple[int, ...], dtype: Any, cure: str) -> No
         ValueError: this matrix [9007199254740992, 2] needs 144115188 GB, more than the ... GB of this machine; use \
 fewer rows.
     """
-    need = math.prod(shape) * np.dtype(dtype).itemsize
+    need = min(math.prod(shape) * np.dtype(dtype).itemsize, 10**300)
     if need > min(machine_memory(), 2**50):
         raise ValueError(
             f"{what} {list(shape)} needs {need / 1e9:.0f} GB, more than the {machine_memory() / 1e9:.0f} GB of this "

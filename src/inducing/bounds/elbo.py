@@ -15,6 +15,7 @@ from inducing.bounds.doubly_reparameterised import doubly_reparameterised as wit
 from inducing.bounds.objective import AbstractBound, Optimum
 from inducing.bounds.terms import log_mean_exp, log_weights, weighted_sum
 from inducing.checks import check_counts
+from inducing.declared import shown
 from inducing.model import Model, needed
 
 
@@ -125,6 +126,9 @@ def elbo(
 
 
 def check_beta(beta: Any) -> None:
-    """Raise a ValueError unless `beta` is a number that is at least 0, or an array."""
-    if not (beta >= 0 if isinstance(beta, numbers.Real) else isinstance(beta, jax.Array | np.ndarray)):
-        raise ValueError(f"beta must be 0 or more, got {beta!r}.")
+    """Raise a ValueError unless `beta` is a number that is at least 0, or a traced one."""
+    if isinstance(beta, jax.core.Tracer):
+        return
+    plain = np.ndim(beta) == 0 and isinstance(beta, numbers.Real | jax.Array | np.ndarray)
+    if not plain or np.asarray(beta).dtype.kind not in "iuf" or not 0 <= float(beta) < np.inf:
+        raise ValueError(f"beta must be 0 or more, got {shown(beta)}.")

@@ -10,9 +10,16 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing.data import check_resolution
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import AbstractCovariance, Dense
-from inducing.parameters import Module, question
+from inducing.parameters import Module, as_float_array, question
+
+
+def as_inducing_inputs(Z: Any) -> Any:
+    """Inducing inputs as a new floating-point array, unless its dtype cannot tell them apart."""
+    check_resolution(Z, "Z")
+    return as_float_array(Z)
 
 
 class AbstractFeatures(Module):

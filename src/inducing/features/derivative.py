@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing.features.base import AbstractFeatures, check_columns, general_Kuf, general_Kuu, refuse
+from inducing.features.base import AbstractFeatures, as_inducing_inputs, check_columns, general_Kuf, general_Kuu, refuse
 from inducing.parameters import as_whole, real
 
 
@@ -128,7 +128,7 @@ class InducingDerivatives(AbstractFeatures):
         [0.0, 4.0]
     """
 
-    Z: Float[Array, "K D"] = real()
+    Z: Float[Array, "K D"] = real(converter=as_inducing_inputs)
     dims: tuple[int | tuple[int, ...], ...] | int | None = eqx.field(static=True, default=None, converter=_as_dims)
     exact: ClassVar[bool] = True
     uses_kernel: ClassVar[bool] = False

@@ -16,7 +16,7 @@ from inducing.features.fourier_sums import fourier_sums
 from inducing.features.quadrature_rules import gauss_legendre
 from inducing.kernels.base import AbstractKernel
 from inducing.linalg import Dense, DiagonalPlusLowRank
-from inducing.parameters import as_whole, fixed, positive
+from inducing.parameters import as_whole, at_least_one, fixed, positive
 
 
 class Fourier(AbstractFeatures):
@@ -69,8 +69,7 @@ class Fourier(AbstractFeatures):
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
-        if not isinstance(self.num, int) or self.num < 1:
-            raise ValueError(f"Fourier.num must be a whole number of frequencies from 1, got {self.num!r}.")
+        at_least_one("Fourier.num", self.num)
 
     @classmethod
     def around(cls, X: Any, num: int, margin: float = 2.0) -> "Fourier":

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.features.base import AbstractFeatures, check_columns, refuse
+from inducing.features.base import AbstractFeatures, as_inducing_inputs, check_columns, refuse
 from inducing.features.quadrature_rules import at_nodes, gauss_hermite, gaussian_grid, tensor
 from inducing.kernels.base import check_size
 from inducing.linalg import Dense
@@ -41,7 +41,7 @@ class Multiscale(AbstractFeatures):
         [0.9901, 0.3333]
     """
 
-    Z: Float[Array, "M D"] = real()
+    Z: Float[Array, "M D"] = real(converter=as_inducing_inputs)
     widths: Float[Array, "M D"] = positive()
     uses_kernel: ClassVar[bool] = False
 

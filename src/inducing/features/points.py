@@ -5,7 +5,7 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from inducing.features.base import AbstractFeatures, check_columns
+from inducing.features.base import AbstractFeatures, as_inducing_inputs, check_columns
 from inducing.linalg import Dense
 from inducing.parameters import real
 
@@ -27,7 +27,7 @@ class InducingPoints(AbstractFeatures):
         (2, 3)
     """
 
-    Z: Float[Array, "M D"] = real()
+    Z: Float[Array, "M D"] = real(converter=as_inducing_inputs)
     exact: ClassVar[bool] = True
     uses_kernel: ClassVar[bool] = False
     are_values = True

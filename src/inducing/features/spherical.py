@@ -2,7 +2,6 @@
 
 import functools
 import math
-from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
 import equinox as eqx
@@ -17,7 +16,7 @@ from inducing.kernels.hilbert_space import MOST
 from inducing.kernels.zonal import AbstractZonal
 from inducing.linalg import Diagonal
 from inducing.numerics.cubature import qmc_rule
-from inducing.parameters import as_whole
+from inducing.parameters import as_whole, one_or_several
 
 
 class SphericalHarmonics(AbstractFeatures):
@@ -56,7 +55,7 @@ class SphericalHarmonics(AbstractFeatures):
         most = as_whole(degrees)
         if isinstance(most, int):
             degrees = range(min(most, MOST) + 1)  # refused below if there are more
-        self.degrees = tuple(as_whole(d) for d in (degrees if isinstance(degrees, Iterable) else (degrees,)))
+        self.degrees = tuple(as_whole(d) for d in one_or_several(degrees))
 
     def __check_init__(self):
         if not 2 <= self.dim <= 9:

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing._xla import compiled, limited_threads, own_array
+from inducing._xla import check_memory, compiled, limited_threads, own_array
 from inducing.data import Data
 from inducing.declared import fits, shown
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import settled, with_cache
 from inducing.numerics.lattices import lattice_normal
-from inducing.parameters import as_key, at_least_one
+from inducing.parameters import as_key, at_least_one, dtype_of
 
 if TYPE_CHECKING:
     from inducing.model import Model
@@ -102,6 +102,8 @@ def joint_moments(
     key, samples = checked_samples(model, key, samples)
     if is_traced(model, data, key):
         return _joint_of_samples(model, model.layers[-1].cache(), data, key, samples)
+    size = len(data) * (model.width(0 if data.x is None else data.x.shape[1]) or 1)
+    check_memory("the covariance of all values", (samples, size, size), dtype_of(model), "take fewer rows at a time")
     with limited_threads():
         cache = cache_of(model.layers[-1])
         return jax.block_until_ready(compiled(_joint_of_samples)(model, cache, data, key, samples))

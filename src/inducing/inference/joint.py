@@ -170,10 +170,10 @@ class JointPredictive(eqx.Module):
         """
         latent, label = jax.random.split(as_key(key))
         if self.stack is not None:
-            f = Joint(self.stack.model, self.stack.data)(latent, as_shape(shape))
+            f = Joint(self.stack.model, self.stack.data)(latent, as_shape(shape, self.stack.data.index))
         else:
             assert self.latent_mean is not None and self.latent_cov is not None  # since nothing else is sampled
-            f = sample_jointly(self.latent_mean, self.latent_cov, latent, as_shape(shape))
+            f = sample_jointly(self.latent_mean, self.latent_cov, latent, as_shape(shape, self.latent_mean[0]))
         return labels_given(self.likelihood, f, self.index, label)
 
     @property

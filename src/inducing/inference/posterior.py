@@ -113,14 +113,14 @@ class Posterior(eqx.Module):
         Raises:
             ValueError: if the outputs may be correlated and only variances were computed.
         """
-        key = as_key(key)
+        key, shape = as_key(key), as_shape(shape, self.means[0])
         if not self.full_cov:
             refuse_variances_alone(self.correlated, "posterior")
         if self.source is not None:
-            return self.source(key, as_shape(shape))
+            return self.source(key, shape)
         if self.full_cov:
-            return sample_jointly(self.means, self.covs, key, as_shape(shape))
-        return sample_mixture(self.means, self.covs, key, as_shape(shape))
+            return sample_jointly(self.means, self.covs, key, shape)
+        return sample_mixture(self.means, self.covs, key, shape)
 
     def _variances(self) -> Float[Array, "S N P"]:
         if self.full_cov or self.covs.ndim == 4:

@@ -85,9 +85,9 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
     from inducing.io.registry import with_users
     from inducing.io.structure import Reader
 
-    path = as_path(path)
+    path, known = as_path(path), with_users(parts)
     structure, arrays = read(path)
-    reader = Reader(arrays, with_users(parts))
+    reader = Reader(arrays, known)
     try:
         model = reader.build(structure, "")
         if not isinstance(model, eqx.Module):

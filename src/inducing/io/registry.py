@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from inducing import features, kernels, layers, likelihoods, means, priors
+from inducing.declared import shown
 from inducing.features.integral import Waves
 from inducing.likelihoods import links
 from inducing.model import Model
-from inducing.parameters import Module
+from inducing.parameters import Module, as_tuple
 from inducing.priors.as_input import OutputAsInput, OutputKernel
 
 ROOMS = {
@@ -119,7 +120,9 @@ def with_users(parts: Iterable[Any]) -> dict[str, Any]:
         TypeError: an entry has no name, or two have the same.
     """
     own: dict[str, Any] = {}
-    for part in parts:
+    if not isinstance(given := as_tuple(parts), tuple):
+        raise TypeError(f"parts must be a list of classes and named functions, got {shown(parts)}.")
+    for part in given:
         name = getattr(part, "__name__", None)  # whatever a caller may pass
         if not callable(part) or name is None or name == "<lambda>":
             raise TypeError(f"parts must be classes and named functions, got {part!r}.")

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from inducing.data import check_resolution
+from inducing.declared import shown
 from inducing.kernels.forms import GaussianForm, LaplacianBasis, MaternForm, PsiStatistics
 from inducing.parameters import Module, Start, as_numbers, question
 
@@ -339,15 +341,12 @@ class AbstractKernel(Module):
 
         if isinstance(other, numbers.Real) and other == 0:
             return self  # sum([k1, k2]) starts with 0 + k1
-        kernel = _as_kernel(other)
-        return NotImplemented if kernel is None else Sum((self, kernel))
+        return Sum((self, _as_kernel(other)))
 
     def __mul__(self, other: Any) -> "AbstractKernel":
         from inducing.kernels.composite import Product
 
         kernel = _as_kernel(other)
-        if kernel is None:
-            return NotImplemented
         return Product((self, kernel) if kernel is other else (kernel, self))
 
     def __radd__(self, other: Any) -> "AbstractKernel":
@@ -393,15 +392,23 @@ class AbstractPointKernel(AbstractKernel):
         )
 
 
-def _as_kernel(value: Any) -> AbstractKernel | None:
-    """A kernel unchanged, a number as a `Constant`, and None for anything else."""
+def _as_kernel(value: Any) -> AbstractKernel:
+    """The operand of a kernel: a kernel unchanged, and a number as a `Constant`.
+
+    Anything else is refused here, and not left to Python, since lists and tables have operators of their own.
+    """
     # Constant is a kernel, so its module imports this one
     from inducing.kernels.constant import Constant
 
     if isinstance(value, AbstractKernel):
         return value
     scalar = isinstance(value, numbers.Real) or (isinstance(value, jax.Array | np.ndarray) and value.ndim == 0)
-    return Constant(value) if scalar else None
+    if not scalar:
+        raise TypeError(f"the operand of a kernel must be a kernel or a number, got {shown(value)}.")
+    try:
+        return Constant(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the operand of a kernel must be a kernel or a positive number: {error}") from error
 
 
 def as_points(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Array | None]:
@@ -432,6 +439,7 @@ def _as_pair(kernel: AbstractKernel, x: Any, y: Any) -> tuple[Array, Array]:
 def _as_floats(kernel: AbstractKernel, X: Any, name: str) -> Array:
     if isinstance(X, jax.Array) and jnp.issubdtype(X.dtype, jnp.floating):
         return X
+    check_resolution(X, f"{type(kernel).__name__}: {name}")
     return as_numbers(f"{type(kernel).__name__}: {name}", X)
 
 

@@ -16,7 +16,7 @@ from inducing._xla import own_array
 from inducing.data import some_rows
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points
 from inducing.kernels.starting_values import column_spread
-from inducing.parameters import FAR, Start, as_tuple, as_whole, dtype_of, ordered, positive
+from inducing.parameters import FAR, Start, as_tuple, as_whole, dtype_of, one_or_several, ordered, positive
 
 
 def _from_all(kernels: Iterable[AbstractKernel], ask: Callable[[AbstractKernel], list]) -> list:
@@ -214,7 +214,7 @@ def _product_features(key: PRNGKeyArray, num: int, first: FeatureMap, second: Fe
 
 def _as_columns(dims: Any) -> tuple[int, ...]:
     """Integers of any type as a tuple of int; other values are left for `__check_init__` to refuse."""
-    return tuple(as_whole(d) for d in (dims if isinstance(dims, Iterable) else (dims,)))
+    return tuple(as_whole(d) for d in one_or_several(dims))
 
 
 class ActiveDims(AbstractKernel):

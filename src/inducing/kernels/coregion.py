@@ -52,7 +52,7 @@ class Coregion(AbstractKernel):
     def _index(self, X: Float[Array, "... D"]) -> Int[Array, "..."]:
         if X.shape[-1] != 1:
             raise ValueError(
-                f"Coregion takes one column of category numbers, got {X.shape[-1]} columns; "
+                f"Coregion takes one column of category numbers, but X has {X.shape[-1]} columns; "
                 "choose it with ActiveDims(Coregion(...), (column,))."
             )
         if not isinstance(X, jax.core.Tracer):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing._xla import check_memory
+from inducing.declared import shown
 from inducing.layers.base import AbstractLayer, standard_normal
 from inducing.parameters import (
     POSITIVE,
@@ -87,6 +88,8 @@ class BayesianDense(AbstractLayer):
         num_inputs = as_whole(num_inputs)
         if not isinstance(num_inputs, int) or num_inputs < 0:
             raise ValueError(f"num_inputs must be a whole number from 0, got {num_inputs!r}.")
+        if not isinstance(full, bool):
+            raise TypeError(f"full must be True or False, got {shown(full)}.")
         shape = (num_inputs + 1, at_least_one("num_outputs", num_outputs))
         size = shape[0] * shape[1]
         many = (size, size) if full else shape

@@ -1,7 +1,7 @@
 """Layers that wrap others: any function as a layer, and layers whose output is appended to their input."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from inducing.layers.base import (
     start_stack,
     sum_of_kl,
 )
-from inducing.parameters import dtype_of
+from inducing.parameters import dtype_of, one_or_several
 
 
 class Deterministic(AbstractLayer):
@@ -124,7 +124,7 @@ class Skip(AbstractLayer):
         return any(layer.random for layer in self.layers)
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer]):
-        self.layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
+        self.layers = one_or_several(layers)
         for layer in self.layers:
             if not isinstance(layer, AbstractLayer):
                 raise TypeError(f"Skip holds layers, not {shown(layer)}; wrap it in ig.Deterministic(...).")

@@ -92,6 +92,8 @@ class PerDatumEncoder(AbstractEncoder):
 
     def __init__(self, mean: Any, scale: Any = 1.0, full: bool = False):
         mean = as_numbers("mean", mean)
+        if not isinstance(full, bool):
+            raise TypeError(f"full must be True or False, got {shown(full)}.")
         if mean.ndim != 2:
             raise ValueError(f"mean must be [N, d], one row for each datum, got shape {list(mean.shape)}.")
         scale = as_numbers("scale", scale).astype(mean.dtype)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing._xla.matmul import products
+from inducing.declared import shown
 from inducing.linalg import AbstractCovariance, batched, diagonal_of
 from inducing.priors.latents import repeat as repeat
 
@@ -47,6 +48,8 @@ def as_root(root: Root, L: int, M: int) -> Root:
     """A root in one of the forms above, from one that a user gave: [M], [M, M], [L, M], [L, M, M], [L·M, L·M] or a
     tuple of factors."""
     if isinstance(root, tuple):
+        if any(jnp.ndim(f) < 2 for f in root):
+            raise ValueError(f"root must be an array, or a tuple of matrices, got {shown(root)}.")
         factors = tuple(jnp.broadcast_to(f, (L, *f.shape[-2:])) for f in root)
         if any(f.shape[-1] != f.shape[-2] for f in factors) or math.prod(f.shape[-1] for f in factors) != M:
             shapes = [list(f.shape) for f in root]

@@ -21,7 +21,7 @@ def checked_jitter(jitter: Any) -> float:
     """The jitter as a finite number of at least 0, or a ValueError."""
     try:
         value = float(jitter)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not 0 <= value < math.inf:
         raise ValueError(f"jitter must be 0 or a positive number, got {jitter!r}.")

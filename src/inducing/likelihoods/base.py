@@ -1,8 +1,9 @@
 """The abstract classes of likelihoods: p(y | f) with its expectations under Gaussian f."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -44,6 +45,8 @@ class PerDatum(Module):
     new: Float[Array, ""] = fixed()
 
     def __check_init__(self):
+        if self.values.ndim not in (1, 2) or not self.values.size:
+            raise ValueError(f"PerDatum.values must have shape [N] or [N, P], got {list(self.values.shape)}.")
         for name, value in (("values", self.values), ("new", self.new)):
             if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
                 value = np.asarray(value)
@@ -52,7 +55,7 @@ class PerDatum(Module):
                     raise ValueError(f"PerDatum.{name} must be at least 0, got {bad.item()}; pass finite numbers.")
 
 
-def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Array:
+def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None, name: str = "a parameter") -> Array:
     """Broadcast a parameter, which is a scalar, [P] or `PerDatum`, to the shape [..., N, P]."""
     if isinstance(parameter, PerDatum):
         if index is None:
@@ -60,18 +63,12 @@ def broadcast(parameter: Any, shape: tuple[int, ...], index: Array | None) -> Ar
         else:
             parameter = parameter.values[index]
             parameter = parameter[:, None] if parameter.ndim == 1 else parameter
-    elif parameter.ndim > 1:
-        _refuse(f"shape {list(parameter.shape)}", shape)
     if parameter.ndim and parameter.shape[-1] not in (1, shape[-1]):
-        _refuse(f"{parameter.shape[-1]} values", shape)
+        raise ValueError(
+            f"{name} of the likelihood has {parameter.shape[-1]} values, but the number of outputs is {shape[-1]}; "
+            "pass one number for all outputs or one for each, and wrap values of single data in PerDatum."
+        )
     return jnp.broadcast_to(parameter, shape)
-
-
-def _refuse(what: str, shape: tuple[int, ...]) -> NoReturn:
-    raise ValueError(
-        f"a parameter of the likelihood has {what}, but the number of outputs is {shape[-1]}; pass one number for all "
-        "outputs or one for each, and wrap values of single data in PerDatum."
-    )
 
 
 def marginal_variance(mean: Array, cov: Array) -> Array:
@@ -95,6 +92,15 @@ class AbstractLikelihood(Module):
     """
 
     _such_as = "a likelihood, such as ig.likelihoods.Gaussian()"
+
+    def __check_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if "constraint" in field.metadata and eqx.is_array(value) and (value.ndim > 1 or not value.size):
+                raise ValueError(
+                    f"{type(self).__name__}.{field.name} must be one number, or one for each output, got shape "
+                    f"{list(value.shape)}; wrap values of single data in PerDatum."
+                )
 
     @property
     @abc.abstractmethod

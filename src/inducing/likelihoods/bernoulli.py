@@ -21,7 +21,7 @@ from inducing.likelihoods.starts import LatentStart, unknown_start
 from inducing.likelihoods.supports import BINARY, COUNT, Support, successes
 from inducing.numerics.cdfs import threshold_cdf
 from inducing.numerics.quadrature import tower_expectation
-from inducing.parameters import fixed
+from inducing.parameters import MOST, fixed
 
 
 class Bernoulli(AbstractLikelihood):
@@ -113,11 +113,11 @@ class Binomial(AbstractElementwise):
         for value in jax.tree.leaves(self.total_count):
             if eqx.is_array(value) and not isinstance(value, jax.core.Tracer):
                 value = np.asarray(value)
-                bad = value[~(np.isfinite(value) & (value >= 0) & (value == np.floor(value)))]
+                bad = value[~(np.isfinite(value) & (value >= 0) & (value <= MOST) & (value == np.floor(value)))]
                 if bad.size:
                     raise ValueError(
-                        f"Binomial.total_count must be whole numbers of at least 0, got {bad[0].item()}; pass the "
-                        "number of trials."
+                        f"Binomial.total_count must be whole numbers from 0 to {MOST}, got {bad[0].item()}; pass "
+                        "the number of trials."
                     )
 
     @property
@@ -139,20 +139,20 @@ class Binomial(AbstractElementwise):
         return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
-        n = broadcast(self.total_count, f.shape, index)
+        n = broadcast(self.total_count, f.shape, index, "total_count")
         return self.link.binomial_log_prob(f, y, n)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        n = broadcast(self.total_count, mean.shape, index)
+        n = broadcast(self.total_count, mean.shape, index, "total_count")
         return self.link.expected_binomial_log_prob(mean, marginal_variance(mean, cov), y, n)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import BinomialProbs
 
-        return BinomialProbs(self.link(f), broadcast(self.total_count, f.shape, index).astype(int))
+        return BinomialProbs(self.link(f), broadcast(self.total_count, f.shape, index, "total_count").astype(int))
 
     def predictive_moments(self, mean, cov, *, index=None):
-        n = broadcast(self.total_count, mean.shape, index)
+        n = broadcast(self.total_count, mean.shape, index, "total_count")
 
         def moments(f: Array) -> tuple[Array, Array]:
             p = self.link(f)
@@ -161,7 +161,7 @@ class Binomial(AbstractElementwise):
         return quadrature_moments(moments, mean, cov)
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        n = broadcast(self.total_count, mean.shape, index)
+        n = broadcast(self.total_count, mean.shape, index, "total_count")
         k = jnp.clip(jnp.floor(y), 0.0, jnp.maximum(n - 1, 0.0))
 
         def log_density(f: Array) -> Array:  # ∂/∂p P(label ≤ k | p) = −(n − k) p(k | p) / (1 − p)
@@ -172,6 +172,6 @@ class Binomial(AbstractElementwise):
         return jnp.where(y < 0, 0.0, jnp.where(jnp.floor(y) >= n, 1.0, inside))
 
     def focus(self, y, *, index=None):
-        n = jnp.maximum(broadcast(self.total_count, y.shape, index), 1.0)
+        n = jnp.maximum(broadcast(self.total_count, y.shape, index, "total_count"), 1.0)
         share = (jnp.clip(y, 0.0, n) + 0.5) / (n + 1)
         return self.link.focus(share, n + 1)

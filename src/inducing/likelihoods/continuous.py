@@ -58,7 +58,7 @@ class StudentT(AbstractElementwise):
         return start_of_noisy_labels(y, self.scale, 0.5)
 
     def log_prob(self, f, y, *, index=None):
-        df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
+        df, scale = broadcast(self.df, f.shape, index, "df"), broadcast(self.scale, f.shape, index, "scale")
         constant = -log_beta(0.5 * df, jnp.full_like(df, 0.5)) - 0.5 * jnp.log(df) - jnp.log(scale)
         return constant - 0.5 * (df + 1) * jnp.log1p(((y - f) / scale) ** 2 / df)
 
@@ -69,17 +69,17 @@ class StudentT(AbstractElementwise):
     def distribution(self, f, *, index=None):
         from numpyro.distributions import StudentT as Distribution
 
-        return Distribution(broadcast(self.df, f.shape, index), f, broadcast(self.scale, f.shape, index))
+        return Distribution(broadcast(self.df, f.shape, index, "df"), f, broadcast(self.scale, f.shape, index, "scale"))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
+        df, scale = broadcast(self.df, mean.shape, index, "df"), broadcast(self.scale, mean.shape, index, "scale")
         return student_t_cdf((y - mean) / scale, df, marginal_variance(mean, cov) / scale**2, PREDICTIVE_NODES)
 
     def focus(self, y, *, index=None):
         return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        df, scale = broadcast(self.df, mean.shape, index), broadcast(self.scale, mean.shape, index)
+        df, scale = broadcast(self.df, mean.shape, index, "df"), broadcast(self.scale, mean.shape, index, "scale")
         noise = jnp.where(df > 2, scale**2 * df / jnp.where(df > 2, df - 2, 1.0), jnp.inf)
         return jnp.where(df > 1, mean, jnp.nan), marginal_variance(mean, cov) + noise
 
@@ -114,11 +114,11 @@ class Laplace(AbstractLikelihood):
         return start_of_noisy_labels(y, self.scale, 0.5)
 
     def log_prob(self, f, y, *, index=None):
-        scale = broadcast(self.scale, f.shape, index)
+        scale = broadcast(self.scale, f.shape, index, "scale")
         return -jnp.abs(y - f) / scale - jnp.log(2 * scale)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        scale = broadcast(self.scale, mean.shape, index)
+        scale = broadcast(self.scale, mean.shape, index, "scale")
         variance = marginal_variance(mean, cov)
         random = variance > 0
         sd = jnp.sqrt(jnp.where(random, variance, 1.0))
@@ -129,11 +129,11 @@ class Laplace(AbstractLikelihood):
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Laplace as Distribution
 
-        return Distribution(f, broadcast(self.scale, f.shape, index))
+        return Distribution(f, broadcast(self.scale, f.shape, index, "scale"))
 
     def _tails(self, mean, cov, y, index):
         """log E of the two exponential sides e^{∓(y − f)/scale} over their half-lines, and the standardised y."""
-        scale = broadcast(self.scale, mean.shape, index)
+        scale = broadcast(self.scale, mean.shape, index, "scale")
         floor = scale**2 * 100 * jnp.finfo(mean.dtype).eps  # a narrower q(f) is a point to within rounding
         variance = jnp.maximum(marginal_variance(mean, cov), floor)
         sd = jnp.sqrt(variance)
@@ -157,7 +157,7 @@ class Laplace(AbstractLikelihood):
         return jnp.clip(ndtr(u) - 0.5 * jnp.exp(below) + 0.5 * jnp.exp(above), 0.0, 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        return mean, marginal_variance(mean, cov) + 2 * broadcast(self.scale, mean.shape, index) ** 2
+        return mean, marginal_variance(mean, cov) + 2 * broadcast(self.scale, mean.shape, index, "scale") ** 2
 
 
 class LogNormal(AbstractLikelihood):
@@ -193,16 +193,16 @@ class LogNormal(AbstractLikelihood):
         return -0.5 * (_LOG_2PI + jnp.log(variance) + (log_y - mean) ** 2 / variance) - log_y
 
     def log_prob(self, f, y, *, index=None):
-        return self._log_density(y, f, broadcast(self.scale, f.shape, index) ** 2)
+        return self._log_density(y, f, broadcast(self.scale, f.shape, index, "scale") ** 2)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        noise = broadcast(self.scale, mean.shape, index) ** 2
+        noise = broadcast(self.scale, mean.shape, index, "scale") ** 2
         return self._log_density(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import LogNormal as Distribution
 
-        return Distribution(f, broadcast(self.scale, f.shape, index))
+        return Distribution(f, broadcast(self.scale, f.shape, index, "scale"))
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return self._log_density(y, mean, self._total(mean, cov, index))
@@ -215,7 +215,7 @@ class LogNormal(AbstractLikelihood):
         return jnp.exp(mean + 0.5 * total), -jnp.exp(2 * (mean + total)) * jnp.expm1(-total)
 
     def _total(self, mean: Array, cov: Array, index: Array | None) -> Array:
-        return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index) ** 2
+        return marginal_variance(mean, cov) + broadcast(self.scale, mean.shape, index, "scale") ** 2
 
 
 def _scaled_cdf(likelihood: AbstractElementwise, mean: Array, cov: Array, y: Array, index: Array | None) -> Array:
@@ -251,7 +251,7 @@ class Gamma(AbstractElementwise):
 
     def _log_density(self, f: Array, ratio: Array, y: Array) -> Array:
         """The log density, given ratio = y e^{−f} or its expectation."""
-        shape = broadcast(self.shape, f.shape, None)
+        shape = broadcast(self.shape, f.shape, None, "shape")
         return (shape - 1) * jnp.log(y) - ratio - gammaln(shape) - shape * f
 
     def log_prob(self, f, y, *, index=None):
@@ -263,17 +263,17 @@ class Gamma(AbstractElementwise):
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Gamma as Distribution
 
-        return Distribution(broadcast(self.shape, f.shape, index), jnp.exp(-f))
+        return Distribution(broadcast(self.shape, f.shape, index, "shape"), jnp.exp(-f))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
-        shape = broadcast(self.shape, y.shape, index)
+        shape = broadcast(self.shape, y.shape, index, "shape")
         return jnp.log(y) - jnp.log(shape), jnp.minimum(1 / jnp.sqrt(shape), 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        shape = broadcast(self.shape, mean.shape, index)
+        shape = broadcast(self.shape, mean.shape, index, "shape")
         return exponential_moments(mean, cov, shape, shape)
 
 
@@ -343,29 +343,29 @@ class Weibull(AbstractElementwise):
         return start_of_noisy_labels(log_labels(y))
 
     def log_prob(self, f, y, *, index=None):
-        k = broadcast(self.shape, f.shape, index)
+        k = broadcast(self.shape, f.shape, index, "shape")
         log_ratio = jnp.log(y) - f
         return jnp.log(k) - jnp.log(y) + k * log_ratio - bounded_exp(k * log_ratio)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        k = broadcast(self.shape, mean.shape, index)
+        k = broadcast(self.shape, mean.shape, index, "shape")
         log_ratio = jnp.log(y) - mean
-        mean_power = jnp.exp(k * log_ratio + 0.5 * k * k * marginal_variance(mean, cov))
+        mean_power = bounded_exp(k * log_ratio + 0.5 * k * k * marginal_variance(mean, cov))
         return jnp.log(k) - jnp.log(y) + k * log_ratio - mean_power
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Weibull as Distribution
 
-        return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index))
+        return Distribution(jnp.exp(f), broadcast(self.shape, f.shape, index, "shape"))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
         return _scaled_cdf(self, mean, cov, y, index)
 
     def focus(self, y, *, index=None):
-        return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index), 1.0)
+        return jnp.log(y), jnp.minimum(1 / broadcast(self.shape, y.shape, index, "shape"), 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        k = broadcast(self.shape, mean.shape, index)
+        k = broadcast(self.shape, mean.shape, index, "shape")
         first, excess = jnp.exp(gammaln(1 + 1 / k)), gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k)
         return exponential_moments(mean, cov, first, first**2 * jnp.expm1(jnp.maximum(excess, 0.0)))
 
@@ -400,7 +400,7 @@ class Beta(AbstractElementwise):
         return unknown_start(self.num_latents(y.shape[1]))
 
     def log_prob(self, f, y, *, index=None):
-        scale = broadcast(self.scale, f.shape, index)
+        scale = broadcast(self.scale, f.shape, index, "scale")
         log_scale = jnp.log(scale)
         log_a, log_b = log_scale + self.link.log(f), log_scale + self.link.log(-f)
         a, b = jnp.exp(log_a), jnp.exp(log_b)
@@ -413,7 +413,7 @@ class Beta(AbstractElementwise):
         return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
 
     def _shapes(self, f: Array, index: Array | None) -> tuple[Array, Array]:
-        scale = broadcast(self.scale, f.shape, index)
+        scale = broadcast(self.scale, f.shape, index, "scale")
         tiny = jnp.finfo(f.dtype).tiny ** 0.5
         return scale * jnp.maximum(self.link(f), tiny), scale * jnp.maximum(self.link(-f), tiny)
 
@@ -426,14 +426,14 @@ class Beta(AbstractElementwise):
         return quadrature_cdf(lambda f: beta_cdf(*self._shapes(f, index), y), mean, cov, self.focus(y, index=index))
 
     def focus(self, y, *, index=None):
-        scale = broadcast(self.scale, y.shape, index)
+        scale = broadcast(self.scale, y.shape, index, "scale")
         # For p = a / scale with a < 1 the density is about a y^a / y, whose peak is at a = −1 / log y, not at p = y.
         least = jnp.minimum(1 / (scale * (1 - jnp.log(y))), 0.5)
         rest = jnp.minimum(1 / (scale * (1 - jnp.log1p(-y))), 0.5)
         return self.link.focus(jnp.clip(y, least, 1 - rest), 1 + scale)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        scale = broadcast(self.scale, mean.shape, index)
+        scale = broadcast(self.scale, mean.shape, index, "scale")
 
         def moments(f: Array) -> tuple[Array, Array]:
             p = self.link(f)

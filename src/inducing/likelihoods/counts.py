@@ -133,18 +133,18 @@ class Poisson(AbstractElementwise):
         return LatentStart(np.where(large, centre, np.nan), np.where(large, variance, np.nan), [])
 
     def log_prob(self, f, y, *, index=None):
-        log_exposure = jnp.log(broadcast(self.exposure, f.shape, index))
+        log_exposure = jnp.log(broadcast(self.exposure, f.shape, index, "exposure"))
         return _poisson_log_prob(self.link.log(f) + log_exposure, y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         if self.link.exponential:
-            log_rate = mean + jnp.log(broadcast(self.exposure, mean.shape, index))
+            log_rate = mean + jnp.log(broadcast(self.exposure, mean.shape, index, "exposure"))
             return _poisson_log_prob(log_rate, y, log_rate + 0.5 * marginal_variance(mean, cov))
         zero = jnp.zeros_like(mean)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 48, zero, zero + BEND)
 
     def _rates(self, f: Array, index: Array | None) -> Array:
-        return broadcast(self.exposure, f.shape, index) * self.link(f)
+        return broadcast(self.exposure, f.shape, index, "exposure") * self.link(f)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Poisson as Distribution
@@ -152,7 +152,7 @@ class Poisson(AbstractElementwise):
         return Distribution(self._rates(f, index))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        exposure = broadcast(self.exposure, y.shape, index)
+        exposure = broadcast(self.exposure, y.shape, index, "exposure")
         exposed = exposure > 0
         log_exposure = jnp.log(jnp.where(exposed, exposure, 1.0))
         if self.link.exponential:
@@ -167,13 +167,13 @@ class Poisson(AbstractElementwise):
         return jnp.where(y < 0, 0.0, jnp.where(exposed, inside, 1.0))
 
     def focus(self, y, *, index=None):
-        exposure = broadcast(self.exposure, y.shape, index)
+        exposure = broadcast(self.exposure, y.shape, index, "exposure")
         exposure = jnp.where(exposure > 0, exposure, 1.0)
         centre, width = _poisson_focus(y)
         return self.link.focus(centre - jnp.log(exposure), width)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        exposure = broadcast(self.exposure, mean.shape, index)
+        exposure = broadcast(self.exposure, mean.shape, index, "exposure")
         if self.link.exponential:
             return exponential_moments(mean, cov, exposure, jnp.zeros_like(exposure), exposure)
 
@@ -211,26 +211,30 @@ class NegativeBinomial(AbstractElementwise):
         return start_of_counts(y)
 
     def log_prob(self, f, y, *, index=None):
-        r = broadcast(self.concentration, f.shape, index)
+        r = broadcast(self.concentration, f.shape, index, "concentration")
         return _negative_binomial_log_prob(f - jnp.log(r), r, y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        return _negative_binomial_expected_log_prob(mean, cov, broadcast(self.concentration, mean.shape, index), y)
+        return _negative_binomial_expected_log_prob(
+            mean, cov, broadcast(self.concentration, mean.shape, index, "concentration"), y
+        )
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import NegativeBinomial2
 
-        return NegativeBinomial2(jnp.exp(f), broadcast(self.concentration, f.shape, index))
+        return NegativeBinomial2(jnp.exp(f), broadcast(self.concentration, f.shape, index, "concentration"))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        return _negative_binomial_cdf(mean, cov, broadcast(self.concentration, mean.shape, index), y)
+        return _negative_binomial_cdf(mean, cov, broadcast(self.concentration, mean.shape, index, "concentration"), y)
 
     def focus(self, y, *, index=None):
-        return _negative_binomial_focus(y, broadcast(self.concentration, y.shape, index))
+        return _negative_binomial_focus(y, broadcast(self.concentration, y.shape, index, "concentration"))
 
     def predictive_moments(self, mean, cov, *, index=None):
         one = jnp.ones_like(mean)
-        return exponential_moments(mean, cov, one, 1 / broadcast(self.concentration, mean.shape, index), one)
+        return exponential_moments(
+            mean, cov, one, 1 / broadcast(self.concentration, mean.shape, index, "concentration"), one
+        )
 
 
 class ZeroInflatedPoisson(AbstractElementwise):
@@ -258,7 +262,7 @@ class ZeroInflatedPoisson(AbstractElementwise):
         return start_of_counts(np.where(y > 0, y, np.nan))
 
     def log_prob(self, f, y, *, index=None):
-        gate = broadcast(self.zero_probability, f.shape, index)
+        gate = broadcast(self.zero_probability, f.shape, index, "zero_probability")
         counted = jnp.log1p(-gate) + _poisson_log_prob(f, y)
         return jnp.where(y == 0, self._log_zero(f, gate), counted)
 
@@ -266,7 +270,7 @@ class ZeroInflatedPoisson(AbstractElementwise):
         return jnp.logaddexp(jnp.log(gate), jnp.log1p(-gate) - bounded_exp(f))
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        gate = broadcast(self.zero_probability, mean.shape, index)
+        gate = broadcast(self.zero_probability, mean.shape, index, "zero_probability")
         variance = marginal_variance(mean, cov)
         # This is not used where y = 0, but an overflow would make its gradient NaN there.
         log_mean_rate = jnp.where(y == 0, 0.0, mean + 0.5 * variance)
@@ -278,17 +282,17 @@ class ZeroInflatedPoisson(AbstractElementwise):
     def distribution(self, f, *, index=None):
         from numpyro.distributions import ZeroInflatedPoisson as Distribution
 
-        return Distribution(broadcast(self.zero_probability, f.shape, index), jnp.exp(f))
+        return Distribution(broadcast(self.zero_probability, f.shape, index, "zero_probability"), jnp.exp(f))
 
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        gate = broadcast(self.zero_probability, mean.shape, index)
+        gate = broadcast(self.zero_probability, mean.shape, index, "zero_probability")
         return jnp.where(y < 0, 0.0, gate + (1 - gate) * _poisson_cdf(mean, cov, y))
 
     def focus(self, y, *, index=None):
         return _poisson_focus(y)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        gate = broadcast(self.zero_probability, mean.shape, index)
+        gate = broadcast(self.zero_probability, mean.shape, index, "zero_probability")
         return exponential_moments(mean, cov, 1 - gate, (1 - gate) * gate, 1 - gate)
 
 
@@ -320,8 +324,8 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
         return start_of_counts(np.where(y > 0, y, np.nan))
 
     def _parameters(self, f: Array, index: Array | None) -> tuple[Array, Array, Array]:
-        r = broadcast(self.concentration, f.shape, index)
-        return f - jnp.log(r), r, broadcast(self.zero_probability, f.shape, index)
+        r = broadcast(self.concentration, f.shape, index, "concentration")
+        return f - jnp.log(r), r, broadcast(self.zero_probability, f.shape, index, "zero_probability")
 
     def log_prob(self, f, y, *, index=None):
         log_odds, r, gate = self._parameters(f, index)
@@ -350,7 +354,7 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
         return jnp.where(y < 0, 0.0, gate + (1 - gate) * _negative_binomial_cdf(mean, cov, r, y))
 
     def focus(self, y, *, index=None):
-        return _negative_binomial_focus(y, broadcast(self.concentration, y.shape, index))
+        return _negative_binomial_focus(y, broadcast(self.concentration, y.shape, index, "concentration"))
 
     def predictive_moments(self, mean, cov, *, index=None):
         _, r, gate = self._parameters(mean, index)

@@ -52,7 +52,7 @@ class Gaussian(AbstractLikelihood):
         return num_outputs
 
     def gaussian_noise(self, shape: tuple[int, ...], index: Array | None = None) -> Float[Array, "..."]:
-        return broadcast(self.variance, shape, index)
+        return broadcast(self.variance, shape, index, "variance")
 
     @property
     def shared_noise(self) -> Float[Array, ""] | None:

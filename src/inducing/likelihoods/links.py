@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
+from inducing.declared import fits
 from inducing.likelihoods.base import BEND, PREDICTIVE_NODES
 from inducing.numerics.quadrature import expectation, log_expectation, tower_expectation
 from inducing.numerics.special import (
@@ -299,7 +300,8 @@ def as_positive_link(link: Any) -> Any:
     if link is jnp.exp:
         return Exp()
     known = _named(link, {"exp": Exp(), "softplus": Softplus()})
-    return PositiveFunction(known) if callable(known) and not isinstance(known, AbstractLink) else known
+    is_function = fits(known, Callable[[Any], Any]) and not isinstance(known, AbstractLink)
+    return PositiveFunction(known) if is_function else known
 
 
 def _named(link: Any, links: dict[str, AbstractLink]) -> Any:

@@ -17,7 +17,7 @@ from inducing.numerics.classes import expected_logsumexp, prob_largest
 from inducing.numerics.cubature import gaussian_nodes, matched_rule, qmc_rule, root, tensor_rule
 from inducing.numerics.quadrature import graded_nodes, log_expectation, tower_expectation
 from inducing.numerics.special import log_sigmoid_tower, safe_sqrt
-from inducing.parameters import UNIT_INTERVAL, as_whole, fixed
+from inducing.parameters import MOST, UNIT_INTERVAL, as_whole, fixed
 
 QMC_NODES = 1024  # for predictions
 TRAINING_NODES = 128  # for the bound of independent latents: its cost is mostly theirs
@@ -30,9 +30,9 @@ class AbstractCategorical(AbstractLikelihood):
     num_classes: eqx.AbstractVar[int]
 
     def __check_init__(self):
-        if not isinstance(self.num_classes, int) or self.num_classes < 2:
+        if not isinstance(self.num_classes, int) or not 2 <= self.num_classes <= MOST:
             raise ValueError(
-                f"{type(self).__name__}.num_classes must be a whole number of at least 2, got {self.num_classes!r}."
+                f"{type(self).__name__}.num_classes must be a whole number from 2 to {MOST}, got {self.num_classes!r}."
             )
 
     @property

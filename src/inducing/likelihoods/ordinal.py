@@ -89,10 +89,10 @@ class Ordinal(AbstractLikelihood):
         return jnp.where(narrow, inside, self._log_cell(f, sigma, y))
 
     def log_prob(self, f, y, *, index=None):
-        return self._log_any_cell(f, broadcast(self.sigma, f.shape, index), y)
+        return self._log_any_cell(f, broadcast(self.sigma, f.shape, index, "sigma"), y)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        sigma = broadcast(self.sigma, mean.shape, index)
+        sigma = broadcast(self.sigma, mean.shape, index, "sigma")
         lower, upper = self._edges(y)
         width = jnp.maximum(sigma, 0.5 * (upper - lower))
         variance = marginal_variance(mean, cov)
@@ -101,13 +101,13 @@ class Ordinal(AbstractLikelihood):
     def distribution(self, f, *, index=None):
         from numpyro.distributions import CategoricalProbs
 
-        sigma = broadcast(self.sigma, f.shape, index)
+        sigma = broadcast(self.sigma, f.shape, index, "sigma")
         labels = jnp.arange(self.num_classes, dtype=f.dtype)
         cells = jax.vmap(lambda j: self._log_any_cell(f, sigma, jnp.broadcast_to(j, f.shape)), out_axes=-1)(labels)
         return CategoricalProbs(jnp.exp(cells))
 
     def _total(self, mean: Array, cov: Array, index: Array | None) -> Array:
-        return jnp.sqrt(broadcast(self.sigma, mean.shape, index) ** 2 + marginal_variance(mean, cov))
+        return jnp.sqrt(broadcast(self.sigma, mean.shape, index, "sigma") ** 2 + marginal_variance(mean, cov))
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return self._log_any_cell(mean, self._total(mean, cov, index), y)

@@ -18,7 +18,7 @@ from inducing.likelihoods.quantiles import SEARCHES
 from inducing.likelihoods.sampling import as_shape, lenient, refuse_variances_alone, sample_mixture
 from inducing.likelihoods.supports import fill_missing
 from inducing.linalg import Dense
-from inducing.parameters import as_key
+from inducing.parameters import as_key, as_numbers
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
@@ -122,6 +122,7 @@ class Predictive(eqx.Module):
         Raises:
             ValueError: if `q` is not one number between 0 and 1.
         """
+        q = as_numbers("q", q)
         if np.ndim(q):
             raise ValueError(f"q must be one number, got shape {np.shape(q)}; ask for one quantile at a time.")
         if not isinstance(q, jax.core.Tracer) and not 0 < q < 1:
@@ -193,7 +194,8 @@ class Predictive(eqx.Module):
         key = as_key(key)
         refuse_variances_alone(self.correlated, "predict")
         latent, label = jax.random.split(key)
-        f = _latents(self, latent, as_shape(shape)) if self.source is None else self.source(latent, as_shape(shape))
+        shape = as_shape(shape, self.latent_mean[0])
+        f = _latents(self, latent, shape) if self.source is None else self.source(latent, shape)
         return labels_given(self.likelihood, f, self.index, label)
 
     @property

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from inducing._xla import check_memory
 from inducing.linalg import Dense, default_jitter
 from inducing.numerics.special import safe_sqrt
 from inducing.parameters import as_whole
@@ -19,13 +20,17 @@ def lenient():
         yield
 
 
-def as_shape(shape: Any) -> tuple[int, ...]:
+def as_shape(shape: Any, each: Array) -> tuple[int, ...]:
     """A number of samples, or a shape of samples, as a shape.
 
+    Args:
+        shape: what the caller asks for.
+        each: an array as large as one sample.
+
     Examples:
-        >>> as_shape(3), as_shape((2, 3))
+        >>> as_shape(3, jnp.zeros(2)), as_shape((2, 3), jnp.zeros(2))
         ((3,), (2, 3))
-        >>> as_shape(2.5)
+        >>> as_shape(2.5, jnp.zeros(2))
         Traceback (most recent call last):
             ...
         ValueError: shape must be a number of samples or a tuple of such numbers, got 2.5.
@@ -33,6 +38,7 @@ def as_shape(shape: Any) -> tuple[int, ...]:
     sizes = tuple(as_whole(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
     if not all(isinstance(n, int) and n >= 0 for n in sizes):
         raise ValueError(f"shape must be a number of samples or a tuple of such numbers, got {shape!r}.")
+    check_memory("so many samples, of shape", (*sizes, *each.shape), each.dtype, "take fewer at a time")
     return sizes
 
 

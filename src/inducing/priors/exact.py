@@ -16,7 +16,7 @@ from inducing.likelihoods.gaussian import Gaussian
 from inducing.likelihoods.predictive import Predictive
 from inducing.likelihoods.sampling import as_shape, sampling_root
 from inducing.linalg import Dense, diagonal_of
-from inducing.parameters import REAL, Module, as_key, at_least_one, dtype_of, fixed
+from inducing.parameters import REAL, Module, as_key, as_numbers, at_least_one, check_part, dtype_of, fixed
 from inducing.priors.base import AbstractPrior, mix_covariance, mix_variance, weights
 from inducing.priors.latents import BLOCK_ENTRIES
 from inducing.priors.sampling import centred_draw, check_values, checked_rows, rows_of_draws
@@ -63,6 +63,7 @@ class ExactGP(Module):
     inverse_root: Float[Array, "NP NP"] = fixed(allowed=REAL)
 
     def __init__(self, prior: AbstractPrior, X: Any, y: Any, noise_variance: Any):
+        check_part("prior", prior, AbstractPrior)
         data = Data(X, y).astype(dtype_of(prior))
         if data.x is None or data.y is None or data.mask is None:
             raise ValueError("conditioning needs inputs X and labels y; got None.")
@@ -72,7 +73,7 @@ class ExactGP(Module):
         noise = _noise(noise_variance, data.y.shape, data.y.dtype, data.mask)
         self.prior, self.x, self.seen = prior, data.x, data.mask.reshape(-1)
         self.noise = jnp.where(data.mask, noise, 0.0)
-        value = jnp.asarray(noise_variance, noise.dtype)
+        value = as_numbers("noise_variance", noise_variance).astype(noise.dtype)
         self.new_noise = value if value.ndim == 0 or value.shape in ((1,), (prior.num_outputs,)) else None
         self.residual, self.inverse_root, jitter = _factorised(prior, self.x, data.y, data.mask, self.noise)
         _check_regular(jitter, jnp.min(jnp.where(data.mask, noise, jnp.inf)))
@@ -178,7 +179,8 @@ class ExactGP(Module):
             >>> exact.sample(jax.random.key(0), [0.0, 0.5, 1.0], 10).shape
             (10, 3, 1)
         """
-        return _sample(self, as_key(key), self._rows(X), as_shape(shape))
+        X = self._rows(X)
+        return _sample(self, as_key(key), X, as_shape(shape, X[:, 0]))
 
     def draw(self, key: Array, num_features: int = 1024) -> Callable[[Any], Float[Array, "n P"]]:
         """One function of the posterior, by pathwise conditioning (Matheron's rule).
@@ -305,7 +307,7 @@ def _blocks(exact: ExactGP, X: Float[Array, "n D"], fn: Callable) -> Array:
 
 def _noise(value: Any, shape: tuple[int, ...], dtype: Any, mask: Any) -> Float[Array, "N P"]:
     """Broadcast the noise variances to labels of this shape, and check them where they are concrete."""
-    value = jnp.asarray(value, dtype)
+    value = as_numbers("noise_variance", value).astype(dtype)
     (N, P), given = shape, list(value.shape)
     if value.ndim == 1 and value.shape[0] not in (1, P):
         value = value[:, None]

@@ -1,6 +1,6 @@
 """Independent outputs: one scalar GP for each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
-from inducing.parameters import as_whole, at_least_one
+from inducing.parameters import as_whole, at_least_one, one_or_several
 from inducing.priors.base import AbstractPrior, prior_variances, scaled_kernel
 from inducing.priors.gp import GP, column, draw_kernel
 from inducing.priors.latents import (
@@ -59,9 +59,9 @@ class Independent(AbstractPrior):
     mixing = None
 
     def __init__(self, latents: Latents, num: int | None = None, mean: Any = None):
+        num = None if num is None else at_least_one("num", num)
         alone = isinstance(latents, GP | AbstractKernel)
-        single = alone or not isinstance(latents, Iterable)
-        self.latents = tuple(as_gp(g) for g in ([latents] if single else latents))
+        self.latents = tuple(as_gp(g) for g in ([latents] if alone else one_or_several(latents)))
         if alone and num is None:
             raise ValueError("num is missing: say how many outputs share the one GP, or pass a sequence of GPs.")
         if not self.latents or (not alone and num not in (None, len(self.latents))):

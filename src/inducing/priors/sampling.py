@@ -31,7 +31,8 @@ def check_values(prior: AbstractPrior, X: Float[Array, "N D"]) -> None:
 
 def sample_prior(prior: AbstractPrior, key: Array, X: Any, shape: Any) -> Float[Array, "... N P"]:
     """Values of f at X, joint over inputs and outputs. Roots are those of each latent, O(L (N J)³)."""
-    return _sample(prior, as_key(key), checked_rows(prior, X), as_shape(shape))
+    X = checked_rows(prior, X)
+    return _sample(prior, as_key(key), X, as_shape(shape, X[:, 0]))
 
 
 @default_jit

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from inducing._xla import own_array
 from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
+from inducing.declared import shown
 from inducing.model import Model
 from inducing.parameters import as_key, check, dtype_of
 
@@ -109,6 +110,8 @@ def _check_functions(given: Arguments) -> None:
         raise TypeError(f"log_prior must be callable as log_prior(model), got {type(given.log_prior).__name__}.")
     if given.optimiser is not None and not callable(getattr(given.optimiser, "update", None)):
         raise TypeError(f"optimiser must be an Optax optimiser such as optax.adam(0.01), got {given.optimiser!r}.")
+    if not isinstance(given.progress, bool | str):
+        raise TypeError(f"progress must be True, False or a label for the bar, got {shown(given.progress)}.")
     if given.callback is not None and not callable(given.callback):
         raise TypeError(f"callback must be callable as callback(progress), got {type(given.callback).__name__}.")
 

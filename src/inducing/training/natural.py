@@ -14,6 +14,7 @@ from inducing.bounds.elbo import elbo
 from inducing.checks import check_model, checked_data
 from inducing.layers import qu
 from inducing.layers.base import AbstractLayer
+from inducing.parameters import as_numbers
 
 HALVINGS = 40
 
@@ -144,6 +145,8 @@ def natural_gradient_step(
         True
     """
     check_model(model)
+    if (gamma := as_numbers("gamma", gamma)).ndim:
+        raise ValueError(f"gamma must be one number, got shape {list(gamma.shape)}.")
     if not callable(layer) and not -len(model.layers) <= layer < len(model.layers):
         raise IndexError(
             f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."

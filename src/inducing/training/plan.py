@@ -69,7 +69,7 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
     Raises:
         ValueError: if the arguments contradict each other, the model or the objective.
     """
-    if given.method not in METHODS:
+    if not isinstance(given.method, str) or given.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {given.method!r}.")
     target = Target(given.objective, given.log_prior)
     optimum = target.optimum(model)
