@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from inducing import bounds as bounds
+from inducing import distributed as distributed
 from inducing import features as features
 from inducing import gaussian as gaussian
 from inducing import inference as inference

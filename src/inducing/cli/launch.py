@@ -1,0 +1,97 @@
+"""`inducing launch`: several processes of a script on this machine, all of which start again when one is lost."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+
+from inducing.distributed import LAUNCHED
+
+POLL = 0.1  # seconds
+GRACE = 30.0  # seconds that processes have to end after Ctrl-C
+
+
+def run(script: list[str], processes: int, restarts: int) -> int:
+    """Run a script in several processes until all of them end well.
+
+    If one ends with an error, is killed, or is stuck so that the heartbeats of the others notice it, all are killed and
+    started again, up to `restarts` times. A script that trains with `ig.fit(checkpoint=...)` then goes on where it was.
+
+    Args:
+        script: the script and its arguments.
+        processes: the number of processes. Each has its share of the cores.
+        restarts: how many times to start again.
+
+    Returns:
+        The exit code: 0, or that of the first process that failed in the last attempt.
+    """
+    code = 0
+    for attempt in range(restarts + 1):
+        code, interrupted = _attempt(script, processes)
+        if code == 0 or interrupted:
+            return code
+        what = f"signal {-code}" if code < 0 else f"exit code {code}"
+        left = restarts - attempt
+        action = f"starting all {processes} again, {left} restarts left" if left else "no restarts left"
+        print(f"inducing launch: a process ended with {what}; {action}", file=sys.stderr, flush=True)
+    return code if code > 0 else 128 - code
+
+
+def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
+    """The exit code of all processes, and whether the user has interrupted them."""
+    with _started(script, processes) as running:
+        try:
+            while True:
+                codes = [process.poll() for process in running]
+                failed = [code for code in codes if code]
+                if failed or all(code == 0 for code in codes):
+                    return (failed or [0])[0], False
+                time.sleep(POLL)
+        except KeyboardInterrupt:  # a terminal sends Ctrl-C to them too
+            for process in running:
+                process.send_signal(signal.SIGINT)
+            deadline = time.monotonic() + GRACE
+            codes = []
+            for process in running:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    codes.append(process.wait(max(0.0, deadline - time.monotonic())))
+            return max([abs(code) for code in codes], default=130), True
+
+
+@contextlib.contextmanager
+def _started(script: list[str], processes: int) -> Generator[list[subprocess.Popen]]:
+    """The processes, which are killed at the end of the block if they still run."""
+    address = f"127.0.0.1:{_free_port()}"
+    running: list[subprocess.Popen] = []
+    try:
+        for number in range(processes):
+            environment = os.environ | {LAUNCHED: f"{address},{processes},{number}"}
+            running.append(subprocess.Popen([sys.executable, *script], env=environment))
+            _pin(running[-1].pid, number, processes)
+        yield running
+    finally:
+        for process in running:
+            process.kill()  # SIGKILL ends stopped processes too
+        for process in running:
+            process.wait()
+
+
+def _pin(pid: int, number: int, processes: int) -> None:
+    """Give a process its share of the cores, if there is at least one for each: otherwise XLA's threads get in the way."""
+    if sys.platform != "linux":
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    share = cores[number * len(cores) // processes : (number + 1) * len(cores) // processes]
+    if share:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, share)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
