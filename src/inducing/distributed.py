@@ -5,7 +5,9 @@ import os
 import jax
 
 HEARTBEAT = 10  # seconds after which a process that is not heard of counts as dead; JAX's own default is 100
-LAUNCHED = "INDUCING_PROCESS"  # set by `inducing launch`: the coordinator's address, the number of processes, the own one
+LAUNCHED = (
+    "INDUCING_PROCESS"  # set by `inducing launch`: the coordinator's address, the number of processes, the own one
+)
 
 
 def initialize(

@@ -28,7 +28,11 @@ def run(folder, processes, *kinds, seconds=120, **more):
     address, running = f"127.0.0.1:{_free_port()}", []
     try:
         for number in range(processes):
-            env = environment(INDUCING_PROCESS=f"{address},{processes},{number}", **more) if processes > 1 else environment(**more)
+            env = (
+                environment(INDUCING_PROCESS=f"{address},{processes},{number}", **more)
+                if processes > 1
+                else environment(**more)
+            )
             command = [sys.executable, str(WORKER), str(folder), *kinds]
             running.append(subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True))
         errors = [process.communicate(timeout=seconds)[1] for process in running]

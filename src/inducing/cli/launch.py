@@ -1,5 +1,6 @@
 """`inducing launch`: several processes of a script on this machine, all of which start again when one is lost."""
 
+import argparse
 import contextlib
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from typing import Any
 
 from inducing.distributed import LAUNCHED
 
@@ -15,7 +17,43 @@ POLL = 0.1  # seconds
 GRACE = 30.0  # seconds that processes have to end after Ctrl-C
 
 
-def run(script: list[str], processes: int, restarts: int) -> int:
+def add(commands: Any) -> None:
+    """Add the command.
+
+    Args:
+        commands: the subparsers of the command line.
+    """
+    launch = commands.add_parser("launch", help="run a script in several processes of this machine; restart lost ones")
+    launch.add_argument("--processes", type=int, default=2, help="number of processes (default: 2)")
+    launch.add_argument("--restarts", type=int, default=3, help="how often to start all again (default: 3)")
+    launch.add_argument("script", metavar="SCRIPT", help="a Python script that calls ig.distributed.initialize()")
+    launch.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
+    launch.set_defaults(run=run, no_cache=True, quiet=False)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command.
+
+    Args:
+        options: those of the command line.
+
+    Raises:
+        ValueError: if a number is out of range.
+        SystemExit: with the exit code of the script.
+    """
+    if options.processes < 1 or options.restarts < 0:
+        raise ValueError(
+            f"--processes must be at least 1 and --restarts at least 0, got {options.processes} and {options.restarts}"
+        )
+    before = [signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        raise SystemExit(launch([options.script, *options.rest], options.processes, options.restarts))
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+
+
+def launch(script: list[str], processes: int, restarts: int) -> int:
     """Run a script in several processes until all of them end well.
 
     If one ends with an error, is killed, or is stuck so that the heartbeats of the others notice it, all are killed and
@@ -42,7 +80,7 @@ def run(script: list[str], processes: int, restarts: int) -> int:
 
 
 def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
-    """The exit code of all processes, and whether the user has interrupted them."""
+    """The exit code of all processes, and whether the user has interrupted them, by Ctrl-C or SIGTERM."""
     with _started(script, processes) as running:
         try:
             while True:
@@ -51,7 +89,7 @@ def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
                 if failed or all(code == 0 for code in codes):
                     return (failed or [0])[0], False
                 time.sleep(POLL)
-        except KeyboardInterrupt:  # a terminal sends Ctrl-C to them too
+        except KeyboardInterrupt:  # they are in sessions of their own, so that the terminal does not tell them
             for process in running:
                 process.send_signal(signal.SIGINT)
             deadline = time.monotonic() + GRACE
@@ -70,7 +108,7 @@ def _started(script: list[str], processes: int) -> Generator[list[subprocess.Pop
     try:
         for number in range(processes):
             environment = os.environ | {LAUNCHED: f"{address},{processes},{number}"}
-            running.append(subprocess.Popen([sys.executable, *script], env=environment))
+            running.append(subprocess.Popen([sys.executable, *script], env=environment, start_new_session=True))
             _pin(running[-1].pid, number, processes)
         yield running
     finally:
@@ -81,7 +119,7 @@ def _started(script: list[str], processes: int) -> Generator[list[subprocess.Pop
 
 
 def _pin(pid: int, number: int, processes: int) -> None:
-    """Give a process its share of the cores, if there is at least one for each: otherwise XLA's threads get in the way."""
+    """Give a process its share of the cores, if there are enough: XLA's threads get in each other's way otherwise."""
     if sys.platform != "linux":
         return
     cores = sorted(os.sched_getaffinity(0))
