@@ -52,7 +52,7 @@ def alone(tmp_path_factory):
     return run(tmp_path_factory.mktemp("alone"), 1, *ALL)[0][0]
 
 
-def check(found, alone, errors):
+def check(found, errors, alone):
     """The same numbers as in one process, on all processes bit for bit, by as few all-reduces as possible."""
     first = found[0]
     for other in found[1:]:
@@ -74,18 +74,18 @@ def check(found, alone, errors):
 
 
 def test_two_processes(tmp_path, alone):
-    check(*(lambda found, errors: (found, alone, errors))(*run(tmp_path, 2, *ALL)))
+    check(*run(tmp_path, 2, *ALL), alone)
 
 
 @pytest.mark.slow
 def test_four_processes(tmp_path, alone):
-    check(*(lambda found, errors: (found, alone, errors))(*run(tmp_path, 4, *ALL, seconds=300)))
+    check(*run(tmp_path, 4, *ALL, seconds=300), alone)
 
 
 def test_several_devices_of_one_process(tmp_path, alone):
     found, errors = run(tmp_path, 1, *ALL, DEVICES=2)
     assert found[0]["devices"] == 2
-    check(found, alone, errors)
+    check(found, errors, alone)
 
 
 def test_all_processes_stop_together(tmp_path):
