@@ -27,6 +27,7 @@ from inducing.bounds.gplvm import gplvm_elbo as gplvm_elbo
 from inducing.bounds.iw_global import iw_elbo_global as iw_elbo_global
 from inducing.bounds.upper import evidence_upper_bound as evidence_upper_bound
 from inducing.data import Data as Data
+from inducing.inference.files import predict_files as predict_files
 from inducing.io import load as load
 from inducing.io import save as save
 from inducing.layers import BayesianDense as BayesianDense
