@@ -105,7 +105,7 @@ def launched(folder, seconds=240, **more):
     command = [sys.executable, "-m", "inducing", "launch", "--processes", "2", str(WORKER), str(folder), "checkpointed"]
     done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "result-0.json").read_text()), done.stderr
+    return json.loads((folder / "result-0.json").read_text())["checkpointed"], done.stderr
 
 
 @pytest.fixture(scope="module")
