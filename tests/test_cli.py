@@ -89,6 +89,14 @@ def test_the_journey_from_a_table_to_predictions(folder, run, tmp_path):
     assert "Scores on 5 rows that a model did not see" in shown
 
 
+def test_a_report_is_one_file_with_the_names_of_the_table(folder, run, tmp_path):
+    more, out = houses(folder / "more.csv", 20, seed=1), tmp_path / "a.html"
+    assert run("report", folder / "a.ig", "--data", more, "--out", out) == f"The report is in {out}.\n"
+    text = out.read_text()
+    assert "Predicting price" in text and "area" in text and len(text) < 6e6
+    assert "an identifier or free text" in text and "fit " in text and "--target price" in text  # how to make it again
+
+
 def test_rows_may_come_from_standard_input(folder, run, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"area,town\n100,Bonn\nbig,Oslo\n")))
     said = run("predict", folder / "a.ig", "-", "--out", tmp_path / "out.csv")
@@ -142,7 +150,7 @@ def test_a_fit_that_fails_is_one_line_and_leaves_no_file(folder, refused, monkey
 def test_without_a_command_it_says_which_there_are(capsys):
     main([])
     said = capsys.readouterr().out
-    assert all(command in said for command in ("fit", "predict", "evaluate", "show", "demo"))
+    assert all(command in said for command in ("fit", "predict", "evaluate", "report", "show", "demo"))
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0 and capsys.readouterr().out == f"inducing {ig.__version__}\n"

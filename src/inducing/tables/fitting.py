@@ -44,30 +44,30 @@ class Settings:
     """How to train.
 
     Args:
-        kernel: a key of `KERNELS`.
+        kernel: a key of `KERNELS`; None for the default of training.
         noise: a key of `NOISES`; only for a single target of numbers.
         num_layers: the number of GP layers.
         seconds: the time after which to stop; None for no limit.
         seed: the seed of all random choices.
     """
 
-    kernel: str = "matern52"
+    kernel: str | None = None
     noise: str = "constant"
     num_layers: int = 1
     seconds: int | float | None = None
     seed: int = 0
 
     def __post_init__(self):
-        for name, value, known in (("kernel", self.kernel, KERNELS), ("noise", self.noise, NOISES)):
+        for name, value, known in (("kernel", self.kernel, (None, *KERNELS)), ("noise", self.noise, NOISES)):
             if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+                raise ValueError(f"{name} must be one of {', '.join(k for k in known if k)}, got {value!r}.")
         if self.seconds is not None and not self.seconds > 0:
             raise ValueError(f"seconds must be more than 0, got {self.seconds}.")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be 0 or more and below 2^63, got {self.seed}.")
 
 
-def kernel_of(name: str, encoder: Encoder, key: Any) -> AbstractKernel:
+def kernel_of(name: str | None, encoder: Encoder, key: Any) -> AbstractKernel | None:
     """A kernel of the encoded columns, with one lengthscale per column.
 
         k(x, x') = k_0(x_0, x_0') Π_c k_c(E_c h_c, E_c h_c')
@@ -76,23 +76,24 @@ def kernel_of(name: str, encoder: Encoder, key: Any) -> AbstractKernel:
     gives each category two numbers, so that similar categories come to lie close to each other.
 
     Args:
-        name: a key of `KERNELS`.
+        name: a key of `KERNELS`; None for the default.
         encoder: the columns.
         key: a random key, for the first values of E_c.
 
     Returns:
-        The kernel.
+        The kernel; None for the default if no column has many categories.
     """
     blocks = encoder.many_valued
     if not blocks:
-        return KERNELS[name](jnp.ones(len(encoder.names)))
+        return None if name is None else KERNELS[name](jnp.ones(len(encoder.names)))
+    kind = KERNELS[name or "matern52"]
     rest = tuple(sorted(set(range(len(encoder.names))) - {i for block in blocks for i in block}))
-    parts: list[AbstractKernel] = [ActiveDims(KERNELS[name](jnp.ones(len(rest))), rest)] if rest else []
+    parts: list[AbstractKernel] = [ActiveDims(kind(jnp.ones(len(rest))), rest)] if rest else []
     for block, own in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
         embedding = eqx.nn.Linear(len(block), EMBEDDING, use_bias=False, key=own)
         start = jax.random.normal(own, embedding.weight.shape)
         embedding = eqx.tree_at(lambda linear: linear.weight, embedding, start)
-        parts.append(ActiveDims(Warped(KERNELS[name](jnp.ones(EMBEDDING)), embedding), block))
+        parts.append(ActiveDims(Warped(kind(jnp.ones(EMBEDDING)), embedding), block))
     kernel = parts[0]
     for part in parts[1:]:
         kernel = kernel * part
@@ -153,6 +154,7 @@ def train_model(
         raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
     L = likelihood.num_latents(len(targets))
     mixing = jnp.eye(L) + 0.1 * jax.random.normal(jax.random.fold_in(key, 2), (L, L))
-    copies = [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, kernel) for _ in range(L)]
+    shared = kernel or KERNELS["matern52"](jnp.ones(len(encoder.names)))
+    copies = [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, shared) for _ in range(L)]
     prior = LMC(mixing, copies, Constant(jnp.zeros(L)))
     return grow(Model(SparseGP(prior, InducingPoints(data.x[:1])), likelihood), data, **options)

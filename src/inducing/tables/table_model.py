@@ -69,14 +69,14 @@ class TableModel:
         categorical: str | Sequence[str] = (),
         weight: str | None = None,
         likelihood: str | None = None,
-        kernel: str = "matern52",
+        kernel: str | None = None,
         noise: str = "constant",
         num_layers: int = 1,
         test: Any = None,
         split_by: str | None = None,
         date_format: str | None = None,
         decimal: str = ".",
-        seconds: int | float | None = 60.0,
+        seconds: int | float | None = 45.0,
         seed: int = 0,
         progress: bool = True,
     ) -> "TableModel":
@@ -92,7 +92,8 @@ class TableModel:
             categorical: columns that are categories although they hold numbers.
             weight: a column that says how often each row counts.
             likelihood: the kind of target or its likelihood, such as "count" or "gaussian"; by default it is chosen.
-            kernel: "matern52", "matern32", "matern12", "squared-exponential" or "rational-quadratic".
+            kernel: "matern52", "matern32", "matern12", "squared-exponential" or "rational-quadratic"; by default a
+                Matérn 5/2 kernel with one lengthscale per column, unless training finds a better one.
             noise: of numbers: "constant", "varying" with the inputs, or "outliers" for Student-t noise.
             num_layers: the number of GP layers.
             test: labelled rows to score on, instead of rows that are held out.
@@ -214,6 +215,49 @@ class TableModel:
                 for entry in score(target, pred, y[used], baseline)
             ]
         return Scores(tuple(each), int(used.sum()))
+
+    def report(self, frame: Any, path: str | os.PathLike, *, rows: bool = True) -> None:
+        """Write a report of the predictions of labelled rows as one HTML file.
+
+        Args:
+            frame: rows with inputs and targets, which the model should not have seen.
+            path: the file; an existing one is replaced.
+            rows: whether the file may hold data of single rows.
+
+        Raises:
+            ImportError: if Plotly is missing.
+            OSError: if the file cannot be written.
+            ValueError: if columns are missing, or no row has a label.
+        """
+        self._write_report(frame, path, None, "rows", rows)
+
+    def report_held_out(self, path: str | os.PathLike, *, rows: bool = True) -> None:
+        """Write a report of the rows that a fit held out, by the model that did not see them.
+
+        Args:
+            path: the file; an existing one is replaced.
+            rows: whether the file may hold data of single rows.
+
+        Raises:
+            ImportError: if Plotly is missing.
+            OSError: if the file cannot be written.
+            ValueError: if there are no held-out rows, because they were too few or the model comes from a file.
+        """
+        held = self.held_out
+        if held is None:
+            raise ValueError("there are no held-out rows to report on; pass labelled rows to `report`.")
+        facts = held.model.facts | {name: self.facts[name] for name in ("command",) if name in self.facts}
+        model = dataclasses.replace(held.model, facts=facts)
+        model._write_report(held.rows, path, held.training, "rows that were held out of training", rows)
+
+    def _write_report(
+        self, frame: Any, path: str | os.PathLike, training: pa.Table | None, held_out: str, rows: bool
+    ) -> None:
+        from inducing.report.html import write_contents
+        from inducing.tables.contents import contents_of
+
+        with jax.enable_x64(True):
+            write_contents(path, contents_of(self, frame, training, held_out), rows=rows)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the model to a file, which `TableModel.load` reads; `ig.load` reads its `ig.Model`.
