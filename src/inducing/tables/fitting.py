@@ -154,7 +154,7 @@ def train_model(
         raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
     L = likelihood.num_latents(len(targets))
     mixing = jnp.eye(L) + 0.1 * jax.random.normal(jax.random.fold_in(key, 2), (L, L))
-    shared = kernel or KERNELS["matern52"](jnp.ones(len(encoder.names)))
+    shared = KERNELS["matern52"](jnp.ones(len(encoder.names))) if kernel is None else kernel
     copies = [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, shared) for _ in range(L)]
     prior = LMC(mixing, copies, Constant(jnp.zeros(L)))
     return grow(Model(SparseGP(prior, InducingPoints(data.x[:1])), likelihood), data, **options)

@@ -398,7 +398,7 @@ class _Job:
         return TableModel(encoder, self.targets, result.model, self._facts(table, X, Y, result))
 
     def _weights(self, table: pa.Table, name: str) -> np.ndarray:
-        values = np.asarray(column_of(table, name).cast(pa.float64()).fill_null(np.nan))
+        values = column_of(table, name).cast(pa.float64()).to_numpy(zero_copy_only=False)
         if np.isnan(values).any() or (values < 0).any():
             raise ValueError(f"the weights in column {name!r} must be numbers of 0 or more, without gaps.")
         return values
