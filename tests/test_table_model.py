@@ -158,6 +158,8 @@ def test_many_categories_share_an_embedding():
         ({"kernel": "magic"}, "kernel must be one of matern52"),
         ({"noise": "loud"}, "noise must be one of constant"),
         ({"target": "town", "noise": "outliers"}, "for a single target of numbers"),
+        ({"num_layers": 0}, "num_layers must be"),
+        ({"target": ["price", "truth"], "num_layers": 2}, "several targets have one layer"),
         ({"seconds": 0.0}, "seconds must be more than 0"),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"likelihood": "beta"}, "strictly between 0 and 1"),
@@ -167,6 +169,41 @@ def test_what_cannot_be_fitted_is_said_before_the_fit(options, says, monkeypatch
     monkeypatch.setattr("inducing.tables.fitting.train", lambda *a, **k: pytest.fail("a fit was begun"))
     with pytest.raises((ValueError, TypeError), match=says):
         TableModel.fit(houses(30), **({"target": "price"} | options), progress=False)
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_layers": 2, "kernel": "matern32"}, {"noise": "varying"}, {"noise": "outliers"}]
+)
+def test_other_models_are_what_was_asked_for(options, monkeypatch):
+    """Built as asked; training is another matter, and is cut short."""
+    seen: list = []
+
+    def stop(part, *others, **options):
+        seen.extend([part, *others])
+        raise FloatingPointError("enough")
+
+    monkeypatch.setattr("inducing.tables.fitting.fit", stop)
+    monkeypatch.setattr("inducing.tables.fitting.train", stop)
+    with pytest.raises(FloatingPointError, match="enough"):
+        TableModel.fit(houses(15), target="price", drop="truth", **options)
+    if "num_layers" in options:
+        assert len(seen[0].layers) == 2 and type(seen[0].layers[1].prior.kernels[0]).__name__ == "Matern32"
+    else:
+        assert (
+            type(seen[1]).__name__ == {"varying": "HeteroscedasticGaussian", "outliers": "StudentT"}[options["noise"]]
+        )
+
+
+def test_decisions_are_announced_before_training(monkeypatch):
+    said: list[str] = []
+
+    def train(*data, **options):
+        raise FloatingPointError(said[0].splitlines()[0])
+
+    monkeypatch.setattr("inducing.tables.fitting.train", train)
+    with pytest.raises(FloatingPointError, match="Target price: numbers"):
+        TableModel.fit(houses(15), target="price", announce=said.append)
+    assert "  area   number\n  town   2 categories (Bonn, Oslo)" in said[0]
 
 
 def test_facts_are_plain_values(model):

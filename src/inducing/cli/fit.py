@@ -91,10 +91,11 @@ def run(options: argparse.Namespace) -> None:
         seconds=options.seconds,
         seed=options.seed,
         progress=not options.quiet and sys.stderr.isatty(),
+        announce=lambda text: say(options, f"{text}\n"),
     )
     command = shlex.join(["inducing", *options.arguments])
     model = dataclasses.replace(model, facts=model.facts | {"command": command})
-    say(options, str(model))
+    say(options, model.outcome())
     if model.scores is None:
         say(options, "Too few rows to hold some out for scores; score others by `inducing evaluate` or --test.")
     elif test is None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inducing import kernels, likelihoods
+from inducing.checks import check_counts
 from inducing.data import Data
 from inducing.features import InducingPoints
 from inducing.kernels import AbstractKernel, ActiveDims, Warped
@@ -21,7 +22,8 @@ from inducing.priors import LMC
 from inducing.tables.encoder import Encoder
 from inducing.tables.targets import Target
 from inducing.training.automatic import train
-from inducing.training.fit import FitResult
+from inducing.training.deep_gp import deep_gp
+from inducing.training.fit import FitResult, fit
 from inducing.training.grow import grow
 
 KERNELS: dict[str, Any] = {
@@ -36,6 +38,7 @@ NOISES: dict[str, Any] = {
     "varying": likelihoods.HeteroscedasticGaussian,
     "outliers": likelihoods.StudentT,
 }
+DEEP_POINTS = 100  # inducing points of each layer of a deep GP
 EMBEDDING = 2  # numbers that stand for a category of a column that has many
 
 
@@ -61,6 +64,7 @@ class Settings:
         for name, value, known in (("kernel", self.kernel, (None, *KERNELS)), ("noise", self.noise, NOISES)):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(k for k in known if k)}, got {value!r}.")
+        check_counts(num_layers=self.num_layers)
         if self.seconds is not None and not self.seconds > 0:
             raise ValueError(f"seconds must be more than 0, got {self.seconds}.")
         if not 0 <= self.seed < 2**63:
@@ -114,6 +118,8 @@ def likelihood_of(targets: Sequence[Target], Y: np.ndarray, settings: Settings) 
     Raises:
         ValueError: if noise was chosen for other targets than a single one of numbers.
     """
+    if len(targets) > 1 and settings.num_layers > 1:
+        raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
     if settings.noise != "constant":
         if len(targets) > 1 or targets[0].kind != "number":
             raise ValueError(f"noise={settings.noise!r} is for a single target of numbers; leave it out.")
@@ -148,13 +154,41 @@ def train_model(
     kernel = kernel_of(settings.kernel, encoder, jax.random.fold_in(key, 1))
     likelihood = likelihood_of(targets, np.asarray(data.y), settings)
     options: dict[str, Any] = {"seconds": seconds, "progress": progress, "key": key}
-    if len(targets) == 1:
+    if len(targets) == 1 and settings.num_layers == 1:
         return train(data, likelihood, kernel=kernel, **options)
-    if settings.num_layers > 1:
-        raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
+    if len(targets) == 1:
+        return fit(_deep(data.x, likelihood, settings), data, **options)
     L = likelihood.num_latents(len(targets))
     mixing = jnp.eye(L) + 0.1 * jax.random.normal(jax.random.fold_in(key, 2), (L, L))
     shared = KERNELS["matern52"](jnp.ones(len(encoder.names))) if kernel is None else kernel
     copies = [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, shared) for _ in range(L)]
     prior = LMC(mixing, copies, Constant(jnp.zeros(L)))
     return grow(Model(SparseGP(prior, InducingPoints(data.x[:1])), likelihood), data, **options)
+
+
+def train_further(model: Model, data: Data, settings: Settings, seconds: Any, progress: bool | str) -> FitResult | None:
+    """Train a model on more rows than it has seen; None for an exact GP, which has an inducing point at each row.
+
+    Args:
+        model: a model that was trained on most of the rows.
+        data: inputs and labels of all rows.
+        settings: how to train.
+        seconds: the time after which to stop.
+        progress: whether to show progress, or its label.
+
+    Returns:
+        The `FitResult`, or None.
+    """
+    layer: Any = model.layers[-1].as_sparse_gp()
+    if layer is None or layer.num_features > len(data) // 2:
+        return None
+    options: dict[str, Any] = {"seconds": seconds, "progress": progress, "key": jax.random.key(settings.seed)}
+    return fit(model, data, initialise=False, **options)
+
+
+def _deep(X: Any, likelihood: AbstractLikelihood, settings: Settings) -> Model:
+    """A deep GP of encoded rows."""
+    kind = None if settings.kernel is None else KERNELS[settings.kernel]
+    own = None if kind is None else lambda D: kind(jnp.ones(D))
+    distinct = len(np.unique(np.asarray(X), axis=0))
+    return deep_gp(X, likelihood, num_layers=settings.num_layers, num_inducing=min(DEEP_POINTS, distinct), kernel=own)
