@@ -78,7 +78,7 @@ class Relevance(NamedTuple):
         return str(self)
 
 
-def relevance(model: Any, X: Any, names: Any = None, *, num: int = 2048, seed: int = 0) -> Relevance:
+def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: int = 0) -> Relevance:
     """How much each column of the inputs matters: the Sobol indices of the mean prediction.
 
         main_g = Var[E(m(x) | x_g)] / Var[m(x)],    total_g = E[Var(m(x) | all columns but g)] / Var[m(x)]
