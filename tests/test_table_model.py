@@ -28,7 +28,7 @@ def model():
     frame = houses(60)
     frame.loc[3, "price"] = np.nan  # a missing label
     frame.loc[5, "area"] = np.nan
-    return TableModel.fit(frame.drop(columns="truth"), target="price", progress=False)
+    return TableModel.fit(frame.drop(columns="truth"), target="price", kernel="matern52", progress=False)
 
 
 def test_numbers_have_honest_intervals_and_scores(model):
@@ -208,7 +208,7 @@ def test_decisions_are_announced_before_training(monkeypatch):
 
 def test_facts_are_plain_values(model):
     assert json.loads(json.dumps(model.facts["settings"])) == {
-        "kernel": None,
+        "kernel": "matern52",
         "noise": "constant",
         "num_layers": 1,
         "seconds": 45.0,
