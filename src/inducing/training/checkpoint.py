@@ -167,7 +167,7 @@ class Checkpoint:
         return self._next is not None
 
     def watched(self, watch: Watch) -> Watch:
-        """For L-BFGS: scores on held-out data go on record, and what is repeated is not shown to the user again."""
+        """For L-BFGS: scores on held-out data are recorded, and repeated steps are not shown to the user again."""
         callback, held_out = watch.callback, watch.held_out
         if callback is not None:
             watch = watch._replace(callback=lambda progress: not self.replays and callback(progress))
@@ -196,7 +196,7 @@ class Checkpoint:
         return found
 
     def write(self) -> None:
-        """Write what is not yet written."""
+        """Write everything that has not been written yet."""
         began = time.perf_counter()
         if self._state is not None:
             self._write(f"{self._start}-steps", None, self._state)
