@@ -1,4 +1,4 @@
-"""The command line: `inducing fit`, `predict`, `evaluate`, `report`, `show`, `demo` and `launch`, or `python -m inducing …`."""
+"""The command line, `inducing COMMAND` or `python -m inducing COMMAND`: tables, the demo, and several processes."""
 
 import argparse
 import io
