@@ -21,12 +21,46 @@ from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
+from inducing.training.kernel_search import padded
 
-EXACT = 3000  # the most labels for which the evidence itself is trained
-SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for a place to begin
+EXACT = 3000  # the largest number of labels for which the evidence itself is maximised
+SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for initial hyperparameters
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
 FEWER, BATCH, STEP = 100, 2048, 1.5e8  # other likelihoods: the first number of points; rows, and rows × M² L, of a step
+
+
+class Timer:
+    """The seconds that are left.
+
+    Examples:
+        >>> Timer(None).left is None, Timer(10.0).is_over
+        (True, False)
+    """
+
+    def __init__(self, seconds: int | float | None):
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._end is None else max(self._end - time.perf_counter(), 1e-3)
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None and time.perf_counter() >= self._end
+
+
+class Job(NamedTuple):
+    """Data and how to fit them."""
+
+    data: Data
+    timer: Timer
+    progress: bool | str
+    key: Array
+
+    def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
+        shown = label if self.progress is True else self.progress
+        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, **options)
 
 
 def grow(
@@ -41,22 +75,23 @@ def grow(
 ) -> FitResult:
     """Train a model of one sparse GP with as many inducing points as the data need.
 
-    For Gaussian noise, hyperparameters begin at the best of three fits of the evidence of 500 random rows. With at most
-    3,000 labels the GP is then exact: it is trained by the evidence, and has an inducing point at each distinct input.
-    Otherwise the number of points M starts at 256 and grows by factors of four. Each fit starts at these
-    hyperparameters, with points at k-means centres of X in units of the lengthscales. Growing ends when
+    For Gaussian noise, the initial hyperparameters are the best of three fits that maximise the evidence of 500 random
+    rows. With at most 3,000 labels the GP is then exact: `grow` maximises the evidence of all rows and puts an inducing
+    point at each distinct input. Otherwise the number of points M starts at 256 and grows by factors of four. Each fit
+    starts at the initial hyperparameters, with points at k-means centres of X in units of the lengthscales. Growing
+    stops when
 
         (bound(M) − bound(M')) / (number of labels × log₂ M/M')  <  gain,
 
-    when M reaches `most` or N M² about 8·10⁹, or when the time is over. The best model is kept.
+    when M reaches `most`, when N M² reaches about 8·10⁹, or when the time is over. The best model is returned.
 
-    Other likelihoods start with 100 points, and grow while a step stays fast.
+    Models with other likelihoods start with 100 points, whose number grows as long as a step stays fast.
 
     Args:
-        model: one `SparseGP` layer with inducing points, and any likelihood. Its points and q(u) do not matter.
+        model: one `SparseGP` layer with inducing points, and any likelihood. Its inducing points and q(u) are replaced.
         data: (X, y) or `ig.Data`.
         most: the largest number of inducing points.
-        gain: the gain of a doubling, in nats for each label, below which more points are not worth their time.
+        gain: the gain in nats per label, for twice as many points, below which growing stops.
         seconds: the time after which to stop, compilation included; None for no limit.
         progress: whether to show progress bars.
         key: a JAX random key (default: key 0). The same key gives the same result, if the time is not limited.
@@ -80,12 +115,32 @@ def grow(
     data = checked_data(model, data, every_output=True)
     layer = _sparse_gp(model)
     most = at_least_one("most", most)
-    job = _Job(data, _Timer(seconds), progress, as_key(key))
+    job = Job(data, Timer(seconds), progress, as_key(key))
     if conjugate_layer(model) is None or layer.prior.num_sites > 1:
         return _grown(job, model, _other_sizes(job, layer, most), gain, {})
-    labels, search = int(np.asarray(data.mask).sum()), _search(job, model)
-    if labels <= EXACT:
-        return _exact(job, model, search)
+    search = _search(job, model)
+    return grow_from(job, model, search, len(data) <= _few(job), most=most, gain=gain)
+
+
+def grow_from(
+    job: Job, model: Model, search: FitResult, seen: bool, *, most: int = 2048, gain: float = 0.005
+) -> FitResult:
+    """Grow a model with Gaussian noise from the hyperparameters of a search.
+
+    Args:
+        job: the data and how to fit them.
+        model: the model before the search, from which to start if the search misled.
+        search: the result of the search.
+        seen: whether the search has fitted all rows.
+        most: see `grow`.
+        gain: see `grow`.
+
+    Returns:
+        The result of the best fit.
+    """
+    data, layer = job.data, _sparse_gp(search.model)
+    if int(np.asarray(data.mask).sum()) <= EXACT:
+        return _exact(job, model, search, seen)
     model = search.model
     sizes = _sizes(FIRST, most, (AFFORDABLE / len(data) / layer.prior.num_latents) ** 0.5)
     collapsed = {"method": "collapsed", "steps": STEPS} if sizes else {}  # of many rows, minibatches
@@ -93,7 +148,7 @@ def grow(
 
 
 def _sizes(first: int, most: int, affordable: float) -> list[int]:
-    """Numbers of points that grow by FACTOR; the last is the most that is affordable."""
+    """The numbers of points to try: each is FACTOR times the one before, and the last is the largest affordable one."""
     most = min(most, int(affordable))
     if most < min(first, FEWER):
         return []
@@ -103,66 +158,40 @@ def _sizes(first: int, most: int, affordable: float) -> list[int]:
     return sizes
 
 
-def _other_sizes(job: "_Job", layer: SparseGP, most: int) -> list[int]:
+def _other_sizes(job: "Job", layer: SparseGP, most: int) -> list[int]:
     rows = min(len(job.data), BATCH) * layer.prior.num_sites
     affordable = max(FEWER, (STEP / rows / layer.prior.num_latents) ** 0.5)
     return _sizes(FEWER, most, affordable) or [most]
-
-
-class _Timer:
-    """The seconds that are left."""
-
-    def __init__(self, seconds: int | float | None):
-        self._end = None if seconds is None else time.perf_counter() + seconds
-
-    @property
-    def left(self) -> float | None:
-        return None if self._end is None else max(self._end - time.perf_counter(), 1e-3)
-
-    @property
-    def is_over(self) -> bool:
-        return self._end is not None and time.perf_counter() >= self._end
-
-
-class _Job(NamedTuple):
-    data: Data
-    timer: _Timer
-    progress: bool | str
-    key: Array
-
-    def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
-        shown = label if self.progress is True else self.progress
-        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, **options)
 
 
 def _sparse_gp(model: Model) -> SparseGP:
     layer = model.layers[0].as_sparse_gp() if len(model.layers) == 1 else None
     if layer is None or isinstance(layer.features, tuple) or not layer.features.are_values:
         raise TypeError(
-            "grow is for a model of one SparseGP layer with features.InducingPoints; train others by ig.fit."
+            "grow is for a model of one SparseGP layer with features.InducingPoints; train other models by ig.fit."
         )
     return layer
 
 
-def _with_points(model: Model, Z: Array) -> Model:
+def with_points(model: Model, Z: Array) -> Model:
     """The model with inducing points Z, and the prior as q(u)."""
     layer = _sparse_gp(model)
     new = SparseGP(layer.prior, InducingPoints(Z), coordinates=layer.coordinates, jitter=layer.jitter)
     return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, new)
 
 
-def _search(job: _Job, model: Model) -> FitResult:
-    """The best of some exact fits to few rows, for its hyperparameters."""
+def _search(job: Job, model: Model) -> FitResult:
+    """The best of several exact fits to a few rows; only its hyperparameters are used."""
     N, few, rows, steps = len(job.data), _few(job), job.data, None
     if few < N:
         chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (few,), replace=False)
         rows, steps = job.data.rows(own_array(np.sort(np.asarray(chosen)), int)), SEARCH
     options = {"objective": log_evidence, "starts": STARTS, "steps": steps, "freeze": _features}
-    small = _with_points(model, as_inputs(rows.x)[:1])
+    small = with_points(model, as_inputs(rows.x)[:1])
     return job.fit(small, rows, f"{STARTS} starts on {len(rows)} rows", **options)
 
 
-def _few(job: _Job) -> int:
+def _few(job: Job) -> int:
     """The number of rows of the search: the cost of the evidence depends on the number of labels."""
     return max(50, SUBSET // np.asarray(job.data.mask).shape[1])
 
@@ -171,33 +200,37 @@ def _features(model: Model) -> Any:
     return _sparse_gp(model).features
 
 
-def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
-    """An exact GP, which has an inducing point at each distinct input."""
+def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
+    """An exact GP, which has an inducing point at each distinct input.
+
+    Rows of weight 0 are added for the fit, so that data of nearly the same size share its program.
+    """
     Z = own_array(np.unique(np.asarray(job.data.x), axis=0), as_inputs(job.data.x).dtype)
     what = "exact, with an inducing point at each distinct input"
-    if len(job.data) <= _few(job):  # the search has seen all of them
-        trained = compiled(optimal_q)(_with_points(search.model, Z), job.data)
-        return search._replace(model=trained, message=f"{what}; {search.message}")
-    options = {"objective": log_evidence, "freeze": _features}
-    try:
-        result = job.fit(_with_points(search.model, Z), job.data, "exact", initialise=False, **options)
-    except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
-        what += f"; not started from {_few(job)} rows, whose noise is too small for all"
-        result = job.fit(_with_points(model, Z), job.data, "exact", **options)
-    return result._replace(message=f"{what}; {result.message}")
+    result = search
+    if not seen:
+        options = {"objective": log_evidence, "freeze": _features}
+        one, rows = Z[:1], padded(job.data, np.arange(len(job.data)))
+        try:
+            result = job.fit(with_points(search.model, one), rows, "exact", initialise=False, **options)
+        except FloatingPointError:  # a few rows without repeated inputs may lead to a noise variance of zero
+            what += "; not started from few rows, whose noise is too small for all"
+            result = job.fit(with_points(model, one), job.data, "exact", **options)
+    trained = compiled(optimal_q)(with_points(result.model, Z), job.data)
+    return result._replace(model=trained, message=f"{what}; {result.message}")
 
 
-def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
-    """Fits with more and more points, until that gains little.
+def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
+    """Fits with increasing numbers of points, until more points gain little.
 
-    Each starts at the hyperparameters of `model`: with too few points a fit may take labels for noise, and one with
-    more points that starts there stays there.
+    Each fit starts at the hyperparameters of `model`. With too few points a fit may explain the labels as noise, and a
+    fit with more points that started at its result would not recover.
     """
     labels = int(np.asarray(job.data.mask).sum())
     best, reached = None, []
     for M in sizes:
         Z = _centres(job, model, M, trained=bool(options))
-        result = job.fit(_with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
+        result = job.fit(with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
         reached.append((len(Z), result.bound))
         if best is None or result.bound > best.bound:
             best = result
@@ -209,15 +242,15 @@ def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict
     return best._replace(message=f"{kept}{_certificate(job, best, labels)}; {best.message}")
 
 
-def _certificate(job: _Job, best: FitResult, labels: int) -> str:
-    """How far q(f) is from the exact posterior at most, where that is known and below a nat for each label."""
+def _certificate(job: Job, best: FitResult, labels: int) -> str:
+    """An upper bound of KL(q ‖ exact posterior) for the message, if it is known and below one nat per label."""
     if conjugate_layer(best.model) is None:
         return ""
     most = (float(evidence_upper_bound(best.model, job.data)) - best.bound) / labels
     return f"; KL(q ‖ posterior) ≤ {most:.2g} nats for each label" if most <= 1.0 else ""
 
 
-def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
+def _centres(job: Job, model: Model, M: int, trained: bool) -> Array:
     """k-means centres, in units of the shortest lengthscale of each column if the kernel is trained and has them."""
     X = as_inputs(job.data.x)
     prior = _sparse_gp(model).prior
@@ -228,7 +261,7 @@ def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
 
 
 def _gain(reached: list[tuple[int, float]], labels: int) -> float:
-    """The last gain of a doubling, in nats for each label."""
+    """The last gain for twice as many points, in nats per label."""
     if len(reached) < 2:
         return np.inf
     (before, low), (now, high) = reached[-2:]
