@@ -655,6 +655,10 @@ def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared:
 def declared_prior(tree: PyTree, path: tuple) -> Any:
     """The prior that the field of an array declares, or None.
 
+    Args:
+        tree: a model, or any part of one.
+        path: the path of the array.
+
     Examples:
         >>> class Scale(Module):
         ...     size: Array = positive(1.0, prior="LogNormal(0, 1)")
