@@ -121,7 +121,8 @@ class GPRegressor(RegressorMixin, _AbstractGP):
             rows are in favour (for Gaussian noise and `num_inducing="auto"`). "auto" compares more kernels.
             `result_.message` says which won.
         num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
-            3,000 labels the GP is exact. A number asks for so many, which start at k-means centres of X.
+            3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
+            of X.
         likelihood: a likelihood of numbers, instead of `noise`.
         noise: "gaussian", with one variance per output; "student-t", for outliers; "heteroscedastic", where its size
             depends on X; or "auto" for the one with the best log density of held-out rows, which `noise_` names.
@@ -233,7 +234,8 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
     Args:
         kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
         num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
-            3,000 labels the GP is exact. A number asks for so many, which start at k-means centres of X.
+            3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
+            of X.
         likelihood: a likelihood of classes. By default, Bernoulli or softmax.
         num_layers: the number of GP layers; 2 is a deep GP, which takes minutes.
         method: the training method of `ig.fit`, for a given number of inducing points.

@@ -78,7 +78,7 @@ class Relevance(NamedTuple):
         return str(self)
 
 
-def relevance(model: Any, X: Any, names: Any = None, *, num: int = 2048, seed: int = 0) -> Relevance:
+def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: int = 0) -> Relevance:
     """How much each column of the inputs matters: the Sobol indices of the mean prediction.
 
         main_g = Var[E(m(x) | x_g)] / Var[m(x)],    total_g = E[Var(m(x) | all columns but g)] / Var[m(x)]
@@ -114,7 +114,7 @@ def relevance(model: Any, X: Any, names: Any = None, *, num: int = 2048, seed: i
 
     Raises:
         TypeError: if `model` is not a model.
-        ValueError: if X does not fit the model, `names` does not fit X, or `num` is no count.
+        ValueError: if X does not fit the model, `names` does not fit X, or `num` is not a positive integer.
 
     Examples:
         >>> import inducing as ig
@@ -217,7 +217,7 @@ def plot_relevance(relevance: Any, *, output: int = 0, most: int = 20, ax: Any =
 
     Raises:
         TypeError: if `relevance` is something else.
-        ValueError: if `output` is out of range, or `most` is no count.
+        ValueError: if `output` is out of range, or `most` is not a positive integer.
 
     Examples:
         >>> import inducing as ig
