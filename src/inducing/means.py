@@ -149,12 +149,10 @@ class Zero(AbstractMean):
         [0.0, 0.0]
     """
 
+    is_zero = True
+
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.zeros(X.shape[:1], X.dtype)
-
-    @property
-    def is_zero(self) -> bool:
-        return True
 
 
 class Constant(AbstractMean):
@@ -172,13 +170,10 @@ class Constant(AbstractMean):
     """
 
     value: Float[Array, "..."] = real(0.0)
+    is_constant = True
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N ..."]:
         return jnp.broadcast_to(self.value[None], (X.shape[0], *self.value.shape))
-
-    @property
-    def is_constant(self) -> bool:
-        return True
 
     def start(self, centre: np.ndarray) -> list[Start]:
         value = np.where(np.isfinite(centre), centre, self.value) if self.value.ndim else np.mean(centre)

@@ -137,15 +137,13 @@ class AbstractBound(AbstractObjective):
 class _Function(AbstractObjective):
     """A user's function, which says about itself only what is in its signature."""
 
+    takes_minibatches = True  # if it takes num_data
+
     def __init__(self, function: Callable):
         self._function = function
 
     def __call__(self, model: Any, data: Any, **options: Any) -> Any:  # checked by `Target`
         return self._function(model, data, **options)
-
-    @property
-    def takes_minibatches(self) -> bool:
-        return True  # if it takes num_data
 
 
 class Target(eqx.Module):
@@ -160,12 +158,14 @@ class Target(eqx.Module):
         log_prior: as given.
         takes_key: whether the objective is called with a random key.
         takes_num_data: whether the objective takes minibatches, and so is called with the number of all data.
+        is_in_nats: whether the objective is log p(y), or a bound on it, in nats.
     """
 
     fn: Callable = eqx.field(static=True)
     log_prior: Callable | None = eqx.field(static=True)
     takes_key: bool = eqx.field(static=True)
     takes_num_data: bool = eqx.field(static=True)
+    is_in_nats: bool = eqx.field(static=True)
 
     def __init__(self, fn: Callable, log_prior: Callable | None = None):
         objective, options = unwrapped(fn)
@@ -175,6 +175,7 @@ class Target(eqx.Module):
         self.takes_key = "key" not in options and (anything or "key" in names)
         scales = "num_data" not in options and (anything or "num_data" in names)
         self.takes_num_data = scales and objective.takes_minibatches
+        self.is_in_nats = objective.is_in_nats
 
     def __call__(self, model: Any, data: Data, key: Array | None, num_data: int) -> Float[Array, ""]:
         objective, options = unwrapped(self.fn)
@@ -184,11 +185,6 @@ class Target(eqx.Module):
             options["num_data"] = num_data
         value = _number("objective(model, data)", objective.evaluate(model, data, **options))
         return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
-
-    @property
-    def is_in_nats(self) -> bool:
-        """Whether the objective is log p(y), or a bound on it, in nats."""
-        return unwrapped(self.fn)[0].is_in_nats
 
     def is_noisy(self, model: Any) -> bool:
         """Whether the value on all data is random."""
@@ -205,16 +201,9 @@ class Target(eqx.Module):
         objective, options = unwrapped(self.fn)
         return objective.optimum(model, options)
 
-    def ignores_q(self, model: Any) -> bool:
-        """Whether the objective does not depend on q(u), because it is already at its optimum."""
-        optimum = self.optimum(model)
+    def is_at(self, optimum: Optimum | None) -> bool:
+        """Whether the objective does not depend on q(u), because it is the bound of its own `optimum`."""
         return optimum is not None and optimum.bound is unwrapped(self.fn)[0]
-
-    def at_optimum(self, model: Any) -> "Target":
-        """The same target with the optimal q(u), where `optimum(model)` is not None."""
-        optimum = self.optimum(model)
-        assert optimum is not None
-        return self if optimum.bound is unwrapped(self.fn)[0] else Target(optimum.bound, self.log_prior)
 
 
 def unwrapped(fn: Callable) -> tuple[AbstractObjective, dict[str, Any]]:

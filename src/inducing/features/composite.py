@@ -152,6 +152,7 @@ class Additive(AbstractFeatures):
     """
 
     parts: tuple[AbstractFeatures, ...] = eqx.field(converter=as_tuple)
+    uses_terms = True
 
     def __check_init__(self):
         check_parts(self, self.parts)
@@ -159,10 +160,6 @@ class Additive(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return sum(part.num_features for part in self.parts)
-
-    @property
-    def uses_terms(self) -> bool:
-        return True
 
     def _terms(self, kernel: AbstractKernel | None) -> list[tuple[AbstractKernel, tuple[int, ...] | None]]:
         """The kernel and the columns of each term; None stands for all columns."""

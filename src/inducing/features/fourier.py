@@ -65,6 +65,7 @@ class Fourier(AbstractFeatures):
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     num: int = eqx.field(static=True, converter=as_whole)
+    num_inputs = 1
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
@@ -105,10 +106,6 @@ class Fourier(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return 2 * self.num + 1
-
-    @property
-    def num_inputs(self) -> int:
-        return 1
 
     @property
     def frequencies(self) -> Float[Array, " F"]:
@@ -172,6 +169,7 @@ class FreeFourier(AbstractFeatures):
     a: Float[Array, ""] = fixed()
     b: Float[Array, ""] = fixed()
     frequencies: Float[Array, " F"] = positive()
+    num_inputs = 1
 
     def __check_init__(self):
         check_interval(self, self.a, self.b)
@@ -181,10 +179,6 @@ class FreeFourier(AbstractFeatures):
     @property
     def num_features(self) -> int:
         return 2 * self.frequencies.shape[0] + 1
-
-    @property
-    def num_inputs(self) -> int:
-        return 1
 
     def apply(self, f, kernel=None):
         return _apply(self, self.frequencies, f, kernel)

@@ -30,6 +30,7 @@ class InducingPoints(AbstractFeatures):
     Z: Float[Array, "M D"] = real(converter=as_inducing_inputs)
     exact: ClassVar[bool] = True
     uses_kernel: ClassVar[bool] = False
+    are_values = True
 
     def __check_init__(self):
         if not eqx.is_array(self.Z):
@@ -45,10 +46,6 @@ class InducingPoints(AbstractFeatures):
     @property
     def locations(self) -> Float[Array, "M D"]:
         return self.Z
-
-    @property
-    def are_values(self) -> bool:
-        return True
 
     @property
     def num_features(self) -> int:

@@ -26,10 +26,7 @@ class Constant(AbstractKernel):
 
     variance: Float[Array, ""] = positive(1.0)
     smoothness: ClassVar[int | float] = math.inf
-
-    @property
-    def is_constant(self) -> bool:
-        return True
+    is_constant = True
 
     def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
         return self.variance

@@ -64,13 +64,14 @@ def squared_distance(
     Returns:
         s [N, M].
     """
-    X, Z = (_finite(P / lengthscale[None, :]) for P in (X, Z))
+    X, Z = X / lengthscale[None, :], Z / lengthscale[None, :]
     if by_differences(X.shape[1], rough):
+        X, Z = _finite(X), _finite(Z)
         s = jnp.zeros((X.shape[0], Z.shape[0]), X.dtype)
         for d in range(X.shape[1]):
             s = s + (X[:, d][:, None] - Z[:, d][None, :]) ** 2
         return s
-    X, Z = bounded(X), bounded(Z)
+    X, Z = bounded(X), bounded(Z)  # as in `half_tangent`, so that XLA computes them once for both
     left = jnp.concatenate([X, *_half_squares(X)], axis=1)
     right = jnp.concatenate([Z, *_half_squares(Z)[::-1]], axis=1)
     # `apart` keeps XLA from fusing the loop over s into the library call, which would run it on one core

@@ -116,6 +116,7 @@ class Spherical(AbstractZonal):
 
     kernel: AbstractStationary
     scale: Float[Array, "..."] = positive(1.0)
+    degree = 0
 
     def __check_init__(self):
         if not isinstance(self.kernel, AbstractStationary) or self.kernel.lengthscale.size != 1:
@@ -127,10 +128,6 @@ class Spherical(AbstractZonal):
     @property
     def smoothness(self) -> int | float:
         return self.kernel.smoothness
-
-    @property
-    def degree(self) -> int:
-        return 0
 
     def angular(self, s):
         return self.kernel.variance * self.kernel.profile(s / self.kernel.lengthscale.reshape(()) ** 2)

@@ -66,14 +66,10 @@ class BayesianDense(AbstractLayer):
     prior_mean: Float[Array, "D1 P"] = fixed(allowed=REAL)
     prior_scale: Float[Array, "D1 P"] = fixed(allowed=POSITIVE)
     prior_factor: Any = positive()  # [#D+1, #P], or None if it is not trained
-
-    @property
-    def random(self) -> bool:
-        return True
-
-    @property
-    def terminal(self) -> bool:
-        return True
+    random = True
+    terminal = True
+    couples_replicates = False  # replicates share their weights, but given these each depends on its own input alone
+    is_fresh = True  # `fit` sets no scales of the weights
 
     def __init__(
         self,
@@ -212,10 +208,6 @@ class BayesianDense(AbstractLayer):
         return self.root is not None and self.mean.shape[1] > 1
 
     @property
-    def couples_replicates(self) -> bool:
-        return False  # replicates share their weights, but given these each depends on its own input alone
-
-    @property
     def num_inputs(self) -> int:
         return self.mean.shape[0] - 1
 
@@ -225,10 +217,6 @@ class BayesianDense(AbstractLayer):
     def sample_global(self, x, key, data, weight):
         W, log_ratio = self.sample_weights(key)
         return with_one(x) @ W, log_ratio
-
-    @property
-    def is_fresh(self) -> bool:
-        return True  # `fit` sets no scales of the weights
 
 
 def with_one(x: Float[Array, "*B D"]) -> Float[Array, "*B D1"]:

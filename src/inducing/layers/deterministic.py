@@ -42,14 +42,10 @@ class Deterministic(AbstractLayer):
     """
 
     function: Callable[[Array], Array]
-
-    @property
-    def random(self) -> bool:
-        return False
-
-    @property
-    def terminal(self) -> bool:
-        return True
+    random = False
+    terminal = True
+    correlated = False
+    couples_replicates = False
 
     def __init__(self, function: Any):
         if not callable(function):
@@ -97,14 +93,6 @@ class Deterministic(AbstractLayer):
             raise ValueError(f"its function must give a number or a vector, it gives {given}")
         return out.shape[0] if out.shape else 1
 
-    @property
-    def correlated(self) -> bool:
-        return False
-
-    @property
-    def couples_replicates(self) -> bool:
-        return False
-
     def sample_global(self, x, key, data, weight):
         return self._apply(x), jnp.zeros((), x.dtype)
 
@@ -129,14 +117,11 @@ class Skip(AbstractLayer):
     """
 
     layers: tuple[AbstractLayer, ...]
+    terminal = False
 
     @property
     def random(self) -> bool:
         return any(layer.random for layer in self.layers)
-
-    @property
-    def terminal(self) -> bool:
-        return False
 
     def __init__(self, layers: AbstractLayer | Sequence[AbstractLayer]):
         self.layers = one_or_several(layers)

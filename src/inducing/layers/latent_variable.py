@@ -56,14 +56,10 @@ class LatentVariable(AbstractLayer):
     mean: Float[Array, " d"] | None = real()
     scale: Float[Array, " d"] | None = positive()
     dim: int = eqx.field(static=True)
-
-    @property
-    def random(self) -> bool:
-        return True
-
-    @property
-    def terminal(self) -> bool:
-        return False
+    random = True
+    terminal = False
+    couples_replicates = False
+    is_fresh = True  # q(h) does not depend on scales of a prior that `fit` sets
 
     def __init__(self, dim: int, encoder: Any = None, mean: Any = None, scale: Any = None):
         self.dim = dim = at_least_one("dim", dim)
@@ -196,10 +192,6 @@ class LatentVariable(AbstractLayer):
     def width(self, inputs):
         return None if inputs is None else inputs + self.dim
 
-    @property
-    def couples_replicates(self) -> bool:
-        return False
-
     def variational(self):
         return self.encoder
 
@@ -230,10 +222,6 @@ class LatentVariable(AbstractLayer):
     def shifted(self, x, key, data, replicates, shift):
         s = self.sample(x, key, data, replicates, shift)
         return append(x, s.h), s.log_ratio
-
-    @property
-    def is_fresh(self) -> bool:
-        return True  # q(h) does not depend on scales of a prior that `fit` sets
 
 
 def _coloured(mean: Array, root: Array, noise: Array) -> Array:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import check_memory
@@ -25,15 +26,10 @@ from inducing.layers.sparse_gp_arguments import (
     prior_mean,
     prior_root,
 )
-from inducing.layers.starting_values import (
-    sparse_gp_at_prior,
-    sparse_gp_is_fresh,
-    sparse_gp_start_inputs,
-    sparse_gp_start_outputs,
-)
-from inducing.layers.units import sparse_gp_units
+from inducing.layers.starting_values import is_scalar, start_sample_of_prior
+from inducing.layers.units import feature_variances, mean_units, spread_beside
 from inducing.linalg import AbstractCovariance, Dense, batched, default_jitter
-from inducing.parameters import check_part, dtype_of, lower_triangular, real
+from inducing.parameters import REAL, check_part, dtype_of, lower_triangular, parameters, real
 from inducing.priors.base import (
     AbstractPrior,
     mix_coupled_covariance,
@@ -94,14 +90,9 @@ class SparseGP(AbstractLayer):
     root: Float[Array, "..."] | tuple[Float[Array, "..."], ...] = lower_triangular()
     coordinates: Coordinates = eqx.field(static=True)
     jitter: float = eqx.field(static=True)
-
-    @property
-    def random(self) -> bool:
-        return True
-
-    @property
-    def terminal(self) -> bool:
-        return True
+    random = True
+    terminal = True
+    couples_replicates = True  # f is drawn jointly over the replicates of a datum
 
     def __init__(
         self,
@@ -344,10 +335,6 @@ class SparseGP(AbstractLayer):
         return self.prior.num_outputs
 
     @property
-    def couples_replicates(self) -> bool:
-        return True  # f is drawn jointly over the replicates of a datum
-
-    @property
     def num_inputs(self) -> int | None:
         features = self.features if isinstance(self.features, AbstractFeatures) else self.features[0]
         return None if features.num_inputs is None else self.prior.input_columns(features.num_inputs)
@@ -385,24 +372,64 @@ class SparseGP(AbstractLayer):
 
     @property
     def is_fresh(self) -> bool:
-        return sparse_gp_is_fresh(self)
+        """Whether q(u) = p(u), or its covariance is a multiple of that of p(u), as in the inner layers of deep GPs."""
+        if self.coordinates != "w":
+            return abs(float(self.kl())) <= 1e-6 * self.mean.size
+        roots = (np.asarray(root) for root in jax.tree.leaves(self.root))
+        return not np.any(np.asarray(self.mean)) and all(map(is_scalar, roots))
 
     def at_prior(self):
-        return sparse_gp_at_prior(self)
+        """The layer with q(u) = p(u). A diagonal root stays diagonal."""
+        if self.coordinates == "w":  # q(w) = N(0, I) is the prior, whatever its parameters are
+            return self
+        own = SparseGP(self.prior, self.features, coordinates=self.coordinates, jitter=self.jitter)
+        if not qu.is_diagonal(self.root):
+            return own
+        variances = batched("diagonal", qu.repeat(own.Kuu(), own.prior.num_latents))
+        return eqx.tree_at(lambda gp: gp.root, own, jnp.sqrt(variances)[:, None])
 
     def units(self, x):
-        return sparse_gp_units(self, x)
+        """Units of inducing inputs, of q(u) unless it is whitened, of means, and of locations in kernels."""
+        places = None if x is None else self.prior.latent_inputs(np.asarray(x))
+        features = (self.features,) if isinstance(self.features, AbstractFeatures) else self.features
+        units = [unit for own in features for unit in own.units()]
+        known = {id(leaf) for leaf, _ in units}
+        units += [
+            (leaf, spread_beside(np.asarray(leaf), places))
+            for _, leaf, constraint in parameters(features)
+            if constraint is REAL and leaf.ndim == 2 and id(leaf) not in known
+        ]
+        if self.coordinates != "w":
+            size = np.sqrt(np.mean(np.asarray(feature_variances(self))))
+            units += [(leaf, size) for leaf in jax.tree.leaves((self.mean, self.root))]
+        units += mean_units(self, x)
+        if x is not None and places is not None:
+            units += [unit for kernel in self.prior.kernels for unit in kernel.units(places.astype(x.dtype))]
+        return units
 
     def start_inputs(self, x, data, seeds):
-        return sparse_gp_start_inputs(self, x, seeds)
+        """Starting values of the kernels, and a sample of the prior.
+
+        The sample is of the prior and not of q, because q is about to be set to the prior with other parameters.
+        """
+        places = self.prior.latent_inputs(np.asarray(x()))
+        starts = [start for kernel in self.prior.kernels for start in kernel.start(places)]
+        return starts, start_sample_of_prior(self.prior, x, seeds)
+
+    def start_outputs(self, likelihood, x, y, width):
+        """Starting values of the prior and the likelihood.
+
+        Where the inputs are unknown, the prior variance is taken at the inducing points, or else at the origin.
+        """
+        if x is None:
+            Z = self.features.locations if isinstance(self.features, AbstractFeatures) else None
+            x = jnp.zeros((1, width), dtype_of(self)) if Z is None or Z.shape[1] != width else Z
+        return self.prior.start(likelihood, np.asarray(x), y)
 
     @property
     def inducing_inputs(self) -> Float[Array, "M D"] | None:
         first = self.features[0] if isinstance(self.features, tuple) else self.features
         return first.locations if first.are_values else None
-
-    def start_outputs(self, likelihood, x, y, width):
-        return sparse_gp_start_outputs(self, likelihood, x, y, width)
 
 
 def _flat(Kuf: Float[Array, "K M n J"]) -> Float[Array, "K M nJ"]:

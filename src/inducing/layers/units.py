@@ -7,44 +7,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import default_jit, own_array
-from inducing.features.base import AbstractFeatures
 from inducing.kernels.starting_values import column_spread
-from inducing.parameters import REAL, parameters
 from inducing.priors.base import AbstractPrior
 
 if TYPE_CHECKING:
     from inducing.layers.sparse_gp import SparseGP
 
 Units = list[tuple[Array, Any]]
-ROWS = 256  # so many inputs are enough to estimate a prior standard deviation
+ROWS = 256  # the number of inputs from which a prior standard deviation is estimated
 
 
-def sparse_gp_units(layer: "SparseGP", x: Float[Array, "N D"] | None) -> Units:
-    """`AbstractLayer.units` of a sparse GP: inducing inputs, q(u) unless whitened, means, and locations in kernels."""
-    places = None if x is None else layer.prior.latent_inputs(np.asarray(x))
-    features = (layer.features,) if isinstance(layer.features, AbstractFeatures) else layer.features
-    units: Units = [unit for own in features for unit in own.units()]
-    known = {id(leaf) for leaf, _ in units}
-    units += [
-        (leaf, spread_beside(np.asarray(leaf), places))
-        for _, leaf, constraint in parameters(features)
-        if constraint is REAL and leaf.ndim == 2 and id(leaf) not in known
-    ]
-    if layer.coordinates != "w":
-        size = np.sqrt(np.mean(np.asarray(_feature_variances(layer))))
-        units += [(leaf, size) for leaf in jax.tree.leaves((layer.mean, layer.root))]
-    units += _mean_units(layer, x)
-    if x is not None and places is not None:
-        units += [unit for kernel in layer.prior.kernels for unit in kernel.units(places.astype(x.dtype))]
-    return units
-
-
-def _mean_units(layer: "SparseGP", x: Array | None) -> Units:
+def mean_units(layer: "SparseGP", x: Float[Array, "N D"] | None) -> Units:
+    """The units of the mean functions of a sparse GP, from the size of its prior and the spread of the inputs x."""
     means = [(latent, mean) for latent, mean in layer.prior.mean_functions() if jax.tree.leaves(mean)]
     if not means:
         return []
     if x is None:
-        spread, variances = np.ones(()), np.asarray(_feature_variances(layer))
+        spread, variances = np.ones(()), np.asarray(feature_variances(layer))
     else:
         spread = column_spread(np.asarray(x))
         variances = np.asarray(_latent_variances(layer.prior, own_array(np.asarray(x)[:ROWS], x.dtype)))
@@ -75,7 +54,8 @@ def spread_beside(Z: np.ndarray, x: np.ndarray | None) -> np.ndarray:
 
 
 @default_jit  # one program to compile, not one for each operation
-def _feature_variances(layer: "SparseGP") -> Float[Array, "K M"]:
+def feature_variances(layer: "SparseGP") -> Float[Array, "K M"]:
+    """The prior variances of u."""
     return jax.vmap(lambda K: K.diagonal())(layer.Kuu())
 
 

@@ -45,10 +45,7 @@ class Bernoulli(AbstractLikelihood):
     """
 
     link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
-
-    @property
-    def joint(self) -> bool:
-        return False
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -48,10 +48,7 @@ class StudentT(AbstractElementwise):
 
     df: Float[Array, "*P"] = fixed(4.0, parameters.POSITIVE)
     scale: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
+    adds_noise = True
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -103,14 +100,8 @@ class Laplace(AbstractLikelihood):
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
-
-    @property
-    def joint(self) -> bool:
-        return False
+    adds_noise = True
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -185,10 +176,7 @@ class LogNormal(AbstractLikelihood):
     """
 
     scale: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def joint(self) -> bool:
-        return False
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:

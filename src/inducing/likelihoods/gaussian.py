@@ -41,14 +41,8 @@ class Gaussian(AbstractLikelihood):
     """
 
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
-
-    @property
-    def adds_noise(self) -> bool:
-        return True
-
-    @property
-    def joint(self) -> bool:
-        return False
+    adds_noise = True
+    joint = False
 
     @property
     def supports(self) -> tuple[Support, ...]:
@@ -130,10 +124,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
     """
 
     link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
-
-    @property
-    def joint(self) -> bool:
-        return True
+    joint = True
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -79,9 +79,7 @@ class Exp(AbstractRateLink):
         Exp()
     """
 
-    @property
-    def exponential(self) -> bool:
-        return True
+    exponential = True
 
     def __call__(self, f):
         return jnp.exp(f)

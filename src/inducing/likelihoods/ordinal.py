@@ -38,16 +38,13 @@ class Ordinal(AbstractLikelihood):
 
     cutpoints: Float[Array, "K"] = ordered()
     sigma: Float[Array, "*P"] = positive(1.0)
+    joint = False
 
     def __check_init__(self):
         if self.cutpoints.ndim != 1 or not self.cutpoints.size:
             raise ValueError(
                 f"Ordinal.cutpoints must be a vector of one number or more, got shape {list(self.cutpoints.shape)}."
             )
-
-    @property
-    def joint(self) -> bool:
-        return False
 
     @property
     def num_classes(self) -> int:

@@ -54,6 +54,11 @@ class OutputAsInput(AbstractPrior):
     """
 
     prior: AbstractPrior
+    num_outputs = 1
+    num_sites = 1
+    mixing = None
+    smoothness = 0  # in p. For derivatives in x, view the derivative of the prior: as_input(Derivative(prior, dim))
+    indexes_outputs = True
 
     def __check_init__(self):
         if not isinstance(self.prior, AbstractPrior):
@@ -64,24 +69,8 @@ class OutputAsInput(AbstractPrior):
         return self.prior.num_latents
 
     @property
-    def num_outputs(self) -> int:
-        return 1
-
-    @property
-    def num_sites(self) -> int:
-        return 1
-
-    @property
-    def mixing(self) -> None:
-        return None
-
-    @property
     def kernels(self) -> tuple[AbstractKernel, ...]:
         return self.prior.kernels
-
-    @property
-    def smoothness(self) -> int | float:
-        return 0  # in p. For derivatives in x, view the derivative of the prior: as_input(Derivative(prior, dim))
 
     @property
     def kernel(self) -> AbstractKernel:
@@ -90,10 +79,6 @@ class OutputAsInput(AbstractPrior):
 
     def input_columns(self, latent: int) -> int:
         return self.prior.input_columns(latent) + 1
-
-    @property
-    def indexes_outputs(self) -> bool:
-        return True
 
     def mean_functions(self):
         return self.prior.mean_functions()
@@ -217,10 +202,7 @@ class OutputKernel(AbstractKernel):
     """
 
     prior: AbstractPrior
-
-    @property
-    def smoothness(self) -> int | float:
-        return 0  # in p
+    smoothness = 0  # in p
 
     @property
     def continuous_smoothness(self) -> int | float:

@@ -200,6 +200,7 @@ class Smoothing(AbstractSmoothing):
     lower: Float[Array, " D"] = fixed(allowed=REAL)
     upper: Float[Array, " D"] = fixed(allowed=REAL)
     num: int = eqx.field(static=True, default=32)
+    num_derivatives = 1  # another one would need derivatives of h at the faces of the box
 
     def __check_init__(self):
         lower, upper = np.shape(self.lower), np.shape(self.upper)
@@ -229,10 +230,6 @@ class Smoothing(AbstractSmoothing):
         G = jnp.moveaxis(jax.vmap(self.function)(t), 0, -1)  # [P, L, Q]
         c = G * (jnp.prod(size) * jnp.asarray(weights, dtype))[None, None]
         return jnp.broadcast_to(t, (*G.shape[:2], *t.shape)), c
-
-    @property
-    def num_derivatives(self) -> int:
-        return 1  # another one would need derivatives of h at the faces of the box
 
     def derivative_rule(self, columns, dim, dtype):
         # Integration by parts leaves values of h at the two faces of the box that lie across the column:
@@ -306,6 +303,7 @@ class ConvolutionProcess(AbstractPrior):
     smoothing: AbstractSmoothing
     latents: Independent
     mean_function: AbstractMean
+    mixing = None
 
     def __init__(self, smoothing: AbstractSmoothing, latents: Latents, mean: Any = None):
         check_part("smoothing", smoothing, AbstractSmoothing)
@@ -329,10 +327,6 @@ class ConvolutionProcess(AbstractPrior):
     @property
     def num_sites(self) -> int:
         return self.num_outputs
-
-    @property
-    def mixing(self) -> None:
-        return None
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:

@@ -11,7 +11,7 @@ from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import dtype_of
 from inducing.priors.base import AbstractPrior
-from inducing.priors.latents import Parts, mapped, mean_of_sum, over_latents
+from inducing.priors.latents import Parts, mapped, mean_of_sum
 
 
 class GP(AbstractPrior):
@@ -39,26 +39,14 @@ class GP(AbstractPrior):
 
     kernel: AbstractKernel
     mean_function: AbstractMean
+    num_latents = 1
+    num_outputs = 1
+    num_sites = 1
+    mixing = None
 
     def __init__(self, kernel: AbstractKernel, mean: Any = None):
         self.kernel = kernel
         self.mean_function = as_mean(mean)
-
-    @property
-    def num_latents(self) -> int:
-        return 1
-
-    @property
-    def num_outputs(self) -> int:
-        return 1
-
-    @property
-    def num_sites(self) -> int:
-        return 1
-
-    @property
-    def mixing(self) -> None:
-        return None
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:
@@ -91,7 +79,7 @@ class GP(AbstractPrior):
         return features.apply(mean, self.kernel).T
 
     def Kuu(self, features, jitter):
-        return over_latents(lambda k, f: f.Kuu(k, jitter), (self.kernel,), features)
+        return jax.tree.map(lambda a: a[None], features.Kuu(self.kernel, jitter))
 
     def Kuf(self, features, X):
         return features.Kuf(self.kernel, X)[None, :, :, None]

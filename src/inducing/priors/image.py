@@ -57,6 +57,7 @@ class ImageConvolution(AbstractPrior):
     image_shape: tuple[int, int, int] = eqx.field(static=True)
     patch_shape: tuple[int, int] = eqx.field(static=True)
     stride: int = eqx.field(static=True)
+    mixing = None
 
     def __init__(
         self,
@@ -117,10 +118,6 @@ class ImageConvolution(AbstractPrior):
     @property
     def num_sites(self) -> int:
         return self.num_patches if self.weights is None else 1
-
-    @property
-    def mixing(self) -> None:
-        return None
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:

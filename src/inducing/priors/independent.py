@@ -55,6 +55,8 @@ class Independent(AbstractPrior):
     latents: tuple[GP, ...]
     mean_function: AbstractMean
     num: int = eqx.field(static=True)
+    num_sites = 1
+    mixing = None
 
     def __init__(self, latents: Latents, num: int | None = None, mean: Any = None):
         num = None if num is None else at_least_one("num", num)
@@ -79,14 +81,6 @@ class Independent(AbstractPrior):
     @property
     def num_outputs(self) -> int:
         return self.num
-
-    @property
-    def num_sites(self) -> int:
-        return 1
-
-    @property
-    def mixing(self) -> None:
-        return None
 
     @property
     def smoothness(self) -> int | float:

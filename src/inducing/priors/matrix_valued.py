@@ -47,6 +47,8 @@ class MatrixValued(AbstractPrior):
     kernel: AbstractKernel
     mean_function: AbstractMean
     outputs: int = eqx.field(static=True)
+    num_latents = 1
+    mixing = None
 
     def __init__(self, kernel: AbstractKernel, num_outputs: int, mean: Any = None):
         self.kernel = kernel
@@ -57,20 +59,12 @@ class MatrixValued(AbstractPrior):
         at_least_one("num_outputs", self.outputs)
 
     @property
-    def num_latents(self) -> int:
-        return 1
-
-    @property
     def num_outputs(self) -> int:
         return self.outputs
 
     @property
     def num_sites(self) -> int:
         return self.outputs
-
-    @property
-    def mixing(self) -> None:
-        return None
 
     @property
     def kernels(self) -> tuple[AbstractKernel, ...]:

@@ -377,8 +377,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
     may_level = plan.objective.is_in_nats and given.patience is None and given.optimiser is None
     nats = len(data) if may_level else None
     watch = Watch(given.progress, given.callback, given.patience, look, build, score, clock, deadline, nats)
-    steps = plan.default_steps if given.steps is None else given.steps
-    run = Run(given, plan, steps, model, problem, seed, watch, checkpoint)
+    run = Run(given, plan, model, problem, seed, watch, checkpoint)
     outcome = climb(run) if plan.method in LBFGS else take_steps(run)
     if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can go on later
         checkpoint.end(outcome)

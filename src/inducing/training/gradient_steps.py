@@ -33,7 +33,7 @@ def take_steps(run: Run) -> Outcome:
     stepper, noisy = _Stepper(run), run.plan.noisy
     rows = len(run.given.data)
     window = min(max(50.0, rows / (run.plan.batch_size or rows)), 500.0) if noisy else 1.0
-    monitor = Monitor(run.steps, run.plan.method, window, run.watch)
+    monitor = Monitor(run.plan.steps, run.plan.method, window, run.watch)
     monitor.since = run.given.clamp
     reason = "failed"
     if run.checkpoint is not None:
@@ -57,7 +57,7 @@ def take_steps(run: Run) -> Outcome:
 def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
     """Take steps until all are done or something asks to stop; the reason for the end."""
     noisy, checkpoint = run.plan.noisy, run.checkpoint
-    look = min(max(LOOK[0], run.steps // 100), LOOK[1])
+    look = min(max(LOOK[0], run.plan.steps // 100), LOOK[1])
     n = 1
     while monitor.step < monitor.total and not monitor.out_of_time:
         n = max(1, min(n, look - monitor.step % look, monitor.total - monitor.step, CHUNK))
@@ -89,7 +89,7 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
         monitor.judge(stepper.state.free)
     if monitor.step < monitor.total:
         return TIME
-    return "all steps done" if monitor.total == run.steps else LEVELLED
+    return "all steps done" if monitor.total == run.plan.steps else LEVELLED
 
 
 class _Stepper:
@@ -104,7 +104,7 @@ class _Stepper:
         per_datum = _per_datum(run)
         loop = Loop(run.problem, given.data, plan.objective, optimiser, plan.natural, plan.batch_size, per_datum)
         self._loop, self._run = loop, run
-        self.fade_until(run.steps)
+        self.fade_until(run.plan.steps)
         self.state = compiled(initial_state, once=True)(loop, *run.seed)
 
     def fade_until(self, end: int) -> None:

@@ -84,7 +84,7 @@ def climb(run: Run) -> Outcome:
 
 def _ascents(run: Run) -> list[tuple[Ascent, int]]:
     """What to maximise, and until which step: the objective on all data, after one on a sample if these are many."""
-    data, steps, target = run.given.data, run.steps, run.plan.objective
+    data, steps, target = run.given.data, run.plan.steps, run.plan.objective
     if run.plan.method != "collapsed":
         return [(Ascent(run.problem, data, len(data), target), steps)]
 

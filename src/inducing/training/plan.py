@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from inducing.bounds.conjugate import conjugate_layer
-from inducing.bounds.objective import Target
+from inducing.bounds.objective import Optimum, Target
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
 from inducing.model import Model
@@ -33,6 +33,7 @@ class Plan(NamedTuple):
     Attributes:
         method: one of `METHODS` other than "auto".
         why: why this method was chosen, for the message.
+        steps: the number of steps, or of L-BFGS iterations.
         objective: what is maximised.
         natural: the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
             steps.
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
 
     method: str
     why: str
+    steps: int
     objective: Target
     natural: tuple[tuple[int, int], ...]
     batch_size: int | None
@@ -54,11 +56,6 @@ class Plan(NamedTuple):
     reach: float
     optimal_q: Callable | None
     noisy: bool
-
-    @property
-    def default_steps(self) -> int:
-        """The number of steps unless the user gives one."""
-        return STEPS[self.method]
 
 
 def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
@@ -75,28 +72,31 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
     if not isinstance(given.method, str) or given.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {given.method!r}.")
     target = Target(given.objective, given.log_prior)
+    optimum = target.optimum(model)
     options = _step_options(given, target)
     q = _trained_q(model, parts)
     noisy = target.is_noisy(model)
     method, why = given.method, "as asked"
     if method == "auto":
-        method, why = _choose(given, model, target, q, bool(options))
+        method, why = _choose(given, model, target, optimum, q, bool(options))
     _check_method(method, given, options, noisy)
     if method == "collapsed":
-        _check_collapsed(model, target)
-        target = target.at_optimum(model)
-    optimal_q = _optimal_q(model, target, q)
+        bound = _collapsed(model, optimum)
+        target = target if target.is_at(optimum) else Target(bound, given.log_prior)
+    optimal_q = _optimal_q(optimum, q) if optimum is not None and target.is_at(optimum) else None
+    steps = STEPS[method] if given.steps is None else given.steps
     if method in LBFGS:  # no minibatches, and no lengths of steps to choose
-        return Plan(method, why, target, (), None, 1.0, math.inf, optimal_q, noisy)
+        return Plan(method, why, steps, target, (), None, 1.0, math.inf, optimal_q, noisy)
 
     natural = _natural(method, q, optimal_q)
     batch_size = _batch_size(given, target)
-    lands = batch_size is None and _has_ordinary_optimum(model, target) and _can_be_optimal(conjugate_layer(model))
+    ordinary = optimum is not None and optimum.collapsed and not target.is_at(optimum)
+    lands = batch_size is None and ordinary and _can_be_optimal(conjugate_layer(model))
     gamma = given.gamma if given.gamma is not None else (1.0 if lands else 0.1)
     near = not target.is_quadratic(model) and all(layer.is_whitened for layer in model.layers)
     reach = REACH if near else math.inf
     noisy = noisy or batch_size is not None
-    return Plan(method, why, target, natural, batch_size, float(gamma), reach, optimal_q, noisy)
+    return Plan(method, why, steps, target, natural, batch_size, float(gamma), reach, optimal_q, noisy)
 
 
 def _step_options(given: Arguments, target: Target) -> tuple[str, ...]:
@@ -131,22 +131,18 @@ def _trained_q(model: Model, parts: Partition) -> Positions:
     return tuple(dict.fromkeys((m, r) for m, r in pairs if m is not None and r is not None))
 
 
-def _has_ordinary_optimum(model: Model, target: Target) -> bool:
-    """Whether the objective is the ordinary bound of a sparse GP with Gaussian noise, which depends on q(u)."""
-    optimum = target.optimum(model)
-    return optimum is not None and optimum.collapsed and not target.ignores_q(model)
-
-
-def _choose(given: Arguments, model: Model, target: Target, q: Positions, stepwise: bool) -> tuple[str, str]:
+def _choose(
+    given: Arguments, model: Model, target: Target, optimum: Optimum | None, q: Positions, stepwise: bool
+) -> tuple[str, str]:
     """The method for "auto", and why. `stepwise` says that the user gave options of gradient steps."""
-    optimum, ignores_q = target.optimum(model), target.ignores_q(model)
-    if ignores_q and optimum is not None and optimum.collapsed and not stepwise:
+    collapsed, ignores_q = optimum is not None and optimum.collapsed, target.is_at(optimum)
+    if collapsed and ignores_q and not stepwise:
         return "collapsed", "the objective is the collapsed bound"
     if not target.takes_num_data and not stepwise:
         if target.is_noisy(model):
             return "adam", "the objective samples"
         return "lbfgs", "the objective is of all data and has no noise"
-    if q and not stepwise and _has_ordinary_optimum(model, target) and _is_affordable(model, len(given.data)):
+    if q and collapsed and not ignores_q and not stepwise and _is_affordable(model, len(given.data)):
         return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
     if q and not ignores_q and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
@@ -177,21 +173,21 @@ def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy
         )
 
 
-def _check_collapsed(model: Model, target: Target) -> None:
+def _collapsed(model: Model, optimum: Optimum | None) -> Callable:
+    """The collapsed bound of the model, or a ValueError if there is none."""
     if conjugate_layer(model) is None:
         kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
         raise ValueError(
             f"method='collapsed' is for one SparseGP layer with Gaussian noise, not ({kinds}); use 'natgrad'."
         )
-    optimum = target.optimum(model)
     if optimum is None or not optimum.collapsed:
         raise ValueError("method='collapsed' maximises ig.collapsed_elbo; leave objective out, or use another method.")
+    return optimum.bound
 
 
-def _optimal_q(model: Model, target: Target, q: Positions) -> Callable | None:
-    """The function that sets q(u) to its optimum, if the objective does not depend on q(u)."""
-    optimum = target.optimum(model)
-    if optimum is None or not target.ignores_q(model) or not (q or optimum.required):
+def _optimal_q(optimum: Optimum, q: Positions) -> Callable | None:
+    """The function that sets q(u) to its optimum at the end, for an objective that does not depend on q(u)."""
+    if not (q or optimum.required):
         return None
     if not q:
         raise ValueError(

@@ -21,7 +21,6 @@ class Run(NamedTuple):
     Attributes:
         given: the arguments of `fit`.
         plan: the method and its settings.
-        steps: the number of steps or iterations.
         model: the model at which the run starts.
         problem: the model split into arrays that move and all the rest.
         seed: from which `start_key` makes the random key.
@@ -31,7 +30,6 @@ class Run(NamedTuple):
 
     given: Arguments
     plan: Plan
-    steps: int
     model: Model
     problem: Problem
     seed: Seed
