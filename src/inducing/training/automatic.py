@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from inducing._xla import own_array
 from inducing.checks import check_counts
-from inducing.data import Data
+from inducing.data import Data, as_often_as_they_count
 from inducing.features.points import InducingPoints
 from inducing.kernels.base import AbstractKernel
 from inducing.kernels.stationary import Matern52
@@ -75,7 +75,7 @@ def train(
     options: dict[str, Any] = {"seconds": seconds, "progress": progress, "key": jax.random.fold_in(key, 1)}
     if num_inducing == "auto":
         return grow(Model(SparseGP(prior, InducingPoints(data.x[:1])), likelihood), data, **options)
-    Z = kmeans(data.x, int(num_inducing), key=key)
+    Z = kmeans(as_often_as_they_count(data).x, int(num_inducing), key=key)
     return fit(Model(SparseGP(prior, InducingPoints(Z)), likelihood), data, method=method, steps=steps, **options)
 
 
