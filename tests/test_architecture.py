@@ -25,6 +25,7 @@ ORDER = """
     scores io
     training
     report
+    tables
     sklearn cli testing
 """
 LEVEL = {room: level for level, rooms in enumerate(ORDER.strip().split("\n")) for room in rooms.split()}
@@ -163,6 +164,9 @@ OWN = {
     "__init_subclass__",
     "__doc__",
     "__hash__",
+    "__setattr__",  # this and the next two are made for each frozen data class
+    "__delattr__",
+    "__replace__",
 }  # of each class itself
 
 

@@ -38,9 +38,9 @@ def test_what_cannot_be_done_is_said_before_anything_is_fitted(arguments, tmp_pa
     monkeypatch.setattr(demo, "letters", lambda: np.zeros((20, 2)))
     monkeypatch.setattr(demo, "train", lambda *arguments: pytest.fail("a fit was begun"))
     with pytest.raises(SystemExit) as stop:
-        main(["demo", *arguments])
+        main(["demo", *arguments, "--no-cache"])
     assert stop.value.code == 2
-    assert "inducing: " in capsys.readouterr().err
+    assert "inducing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -59,7 +59,7 @@ def test_the_command_prints_a_table_and_writes_a_figure(real, tmp_path, monkeypa
             return trained[0]
 
         monkeypatch.setattr(demo, "train", train)
-    main(["demo", "--quick", "--out", str(tmp_path / "new"), "--silent", "--seed", "1"])
+    main(["demo", "--quick", "--out", str(tmp_path / "new"), "--quiet", "--no-cache", "--seed", "1"])
     printed = capsys.readouterr().out.splitlines()
     assert f"{len(small) - len(small) // 10} pixels of the letters DGP, {len(small) // 10} held out" in printed[0]
     head = next(i for i, line in enumerate(printed) if line.startswith("model"))

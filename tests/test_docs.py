@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "READ
 BLOCKS = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md", "export.md"])
+@pytest.mark.parametrize("page", ["index.md", "start.md", "choose.md", "extend.md", "export.md", "tables.md"])
 def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, unchecked):
     """In one namespace, without type checks as users have it, with lines numbered as in the page.
 
@@ -34,8 +34,13 @@ def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, unchecked):
             exec(compile(above + block, DOCS / page, "exec"), namespace)
         for line in block.splitlines():
             if kind == "sh" and line.startswith("inducing "):
-                main([*shlex.split(line, comments=True)[1:], "--silent"])
+                main([*shlex.split(line, comments=True)[1:], *quiet(line)])
     plt.close("all")
+
+
+def quiet(line):
+    """Options that keep a command from printing and from writing to the user's cache; `inducing show` only prints."""
+    return [] if line.startswith("inducing show") else ["--quiet", "--no-cache"]
 
 
 API = runpy.run_path(str(DOCS / "tools" / "api.py"))

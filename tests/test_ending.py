@@ -15,8 +15,7 @@ def started(folder, rows, *more):
     x = np.linspace(0.0, 9.0, rows)
     table = "x,y\n" + "".join(f"{a},{b}\n" for a, b in zip(x, np.sin(x), strict=True))
     (folder / "train.csv").write_text(table)
-    (folder / "new.csv").write_text("x\n0.5\n")
-    command = [sys.executable, "-m", "inducing", "table", "train.csv", "--target", "y", "--silent", *more]
+    command = [sys.executable, "-m", "inducing", "fit", "train.csv", "--target", "y", "--no-cache", *more]
     paths = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
@@ -25,18 +24,18 @@ def started(folder, rows, *more):
 
 
 def test_ctrl_c_ends_with_130_and_one_line(tmp_path):
-    """During a fit, which a library call would end with what was reached; no predictions are written from that."""
-    process = started(tmp_path, 20_000, "--new", "new.csv", "--layers", "2")
-    assert process.stdout.readline() == "Gaussian likelihood, inputs x.\n"
+    """During a fit, which a library call would end with what was reached; no model is written from that."""
+    process = started(tmp_path, 20_000, "--save", "model.ig")
+    assert process.stdout.readline() == "train.csv: 20,000 rows, 2 columns.\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=120) == ("", "inducing: interrupted\n")
     assert process.returncode == 130
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["new.csv", "train.csv"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["train.csv"]
 
 
 def test_output_that_is_not_read_ends_quietly(tmp_path):
-    """As by `inducing table … | head -1`."""
-    with started(tmp_path, 20) as process:
+    """As by `inducing fit … | head -1`."""
+    with started(tmp_path, 15) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""

@@ -25,6 +25,7 @@ SLOW = {  # by what they compile; the others take about two minutes together
     "product_features",
     "shallow_gp",
     "spherical_harmonics",
+    "survival",
 }
 
 

@@ -102,6 +102,7 @@ MORE_LIKELIHOODS = {
     "robust_max": L.RobustMax(3),
     "heteroscedastic": L.HeteroscedasticGaussian(),
     "per_output": L.PerOutput([L.Gaussian(0.2), L.Poisson(), L.Bernoulli()]),
+    "censored": L.Censored(L.Weibull(1.5)),
     "per_datum": L.Gaussian(L.PerDatum([0.1, 0.2, 0.3], new=0.5)),
 }
 RARE_LIKELIHOODS = {

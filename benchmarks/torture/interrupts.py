@@ -67,8 +67,8 @@ def fits(count: int, rng: random.Random) -> dict[str, int]:
 
 
 def command(folder: Path) -> subprocess.Popen:
-    """Start `inducing table` on a small table, and wait until it says what it fits."""
-    arguments = ["table", "train.csv", "--target", "y", "--new", "new.csv", "--inducing", "20", "--silent"]
+    """Start `inducing fit` on a small table, and wait until it says what it fits."""
+    arguments = ["fit", "train.csv", "--target", "y", "--save", "model.ig", "--no-cache"]
     process = subprocess.Popen(
         [sys.executable, "-m", "inducing", *arguments],
         cwd=folder,
@@ -87,17 +87,17 @@ def commands(count: int, rng: random.Random) -> dict[str, int]:
     A command must end with 130 and one line, or as if nothing had happened if it was done; its file must be whole or
     not there, and nothing else may be left in the folder.
     """
+    import inducing as ig
+
     found = {"commands ended by 130": 0, "commands ended before": 0, "commands that went wrong": 0}
     with tempfile.TemporaryDirectory() as place:
-        folder, names = Path(place), ["new.csv", "train.csv"]
+        folder, names = Path(place), ["train.csv"]
         (folder / "train.csv").write_text("x,y\n" + "".join(f"{i / 10},{(i % 7) / 3}\n" for i in range(200)))
-        (folder / "new.csv").write_text("x\n" + "".join(f"{i / 10}\n" for i in range(200)))
-        out = folder / "predictions.csv"
+        out = folder / "model.ig"
         for _ in range(2):
             process, began = command(folder), time.perf_counter()
             process.communicate()
             seconds = time.perf_counter() - began
-        whole = out.read_bytes()
         for _ in range(count):
             out.unlink(missing_ok=True)
             process = command(folder)
@@ -107,7 +107,7 @@ def commands(count: int, rng: random.Random) -> dict[str, int]:
             left = sorted(p.name for p in folder.iterdir())
             ended = process.returncode == 130 and said == "inducing: interrupted\n"
             before = process.returncode == 0 and said == "" and out.exists()
-            kept = left == names or (left == sorted([*names, out.name]) and out.read_bytes() == whole)
+            kept = left == names or (left == sorted([*names, out.name]) and ig.load(out) is not None)
             found["commands ended by 130"] += ended
             found["commands ended before"] += before
             if not ((ended or before) and kept):

@@ -23,6 +23,7 @@ MODULES = {  # name of the page: (module, heading). The order is that of the nav
     "linalg": "inducing.linalg",
     "gaussian": "inducing.gaussian",
     "testing": "inducing.testing",
+    "tables": "inducing.tables",
     "sklearn": "inducing.sklearn",
 }
 INTERNAL = {  # exported for other modules of the library, not for users
@@ -42,7 +43,7 @@ INTERNAL = {  # exported for other modules of the library, not for users
 
 def shown_as(module: str) -> str:
     """How users write a module's name after `import inducing as ig`."""
-    if module == "inducing.sklearn":  # imported by itself, since it needs scikit-learn
+    if module in ("inducing.sklearn", "inducing.tables"):  # imported by themselves, since they need an extra
         return module
     return "ig" if module == "inducing" else "ig." + module.rsplit(".", 1)[-1]
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 
 from inducing.bounds.elbo import elbo
 from inducing.cli.ending import write
+from inducing.cli.options import add_running, seed
 from inducing.data import Data
 from inducing.features import InducingPoints
 from inducing.kernels import SquaredExponential
@@ -36,6 +37,24 @@ from inducing.training.fit import FitResult, fit
 from inducing.training.monitor import Progress
 
 SHARES = {"GP": 0.1, "DGP": 0.15, "LV-GP": 0.25, "LV-DGP": 0.5}  # of the time, for each model
+
+
+def add(commands: Any) -> None:
+    """Add the command.
+
+    Args:
+        commands: the subparsers of the command line.
+    """
+    demo = commands.add_parser("demo", help="compare four models on the letters DGP: a table and a figure")
+    demo.add_argument("--out", default="out", help="folder for the figure (default: out)")
+    effort = demo.add_mutually_exclusive_group()
+    effort.add_argument("--quick", action="store_const", const="quick", dest="kind", help="90 seconds on two cores")
+    effort.add_argument(
+        "--full", action="store_const", const="full", dest="kind", help="up to an hour, the paper's quality"
+    )
+    demo.add_argument("--seed", type=seed, default=0, help="the seed of data split and training (default: 0)")
+    add_running(demo)
+    demo.set_defaults(kind="default", run=lambda o: run(o.kind, o.out, o.seed, progress=not o.quiet))
 
 
 class Budget(NamedTuple):

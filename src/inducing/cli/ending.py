@@ -84,12 +84,25 @@ def write(path: str | Path, content: bytes) -> None:
         abc
     """
     path = Path(path)
-    _Writing.now = True
-    try:
+    with finished_first():
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
             write_atomically(path, content)
+
+
+@contextlib.contextmanager
+def finished_first() -> Generator[None]:
+    """Finish the block, which writes a file, before Ctrl-C ends the process.
+
+    Examples:
+        >>> with finished_first():
+        ...     print("written")
+        written
+    """
+    _Writing.now = True
+    try:
+        yield
     finally:
         _Writing.now = False
     if _Writing.pressed:

@@ -13,7 +13,7 @@ from inducing.io.container import as_path, read, write
 from inducing.parameters import check
 
 
-def save(path: str | os.PathLike, model: Any) -> None:
+def save(path: str | os.PathLike, model: Any, *, notes: Any = None) -> None:
     """Write a model, or any part of one, to a file.
 
     The file is in the safetensors format. It holds the arrays by their place in the model, the structure as JSON in the
@@ -27,6 +27,7 @@ def save(path: str | os.PathLike, model: Any) -> None:
         path: the file; an existing one is replaced.
         model: an `ig.Model`, or any kernel, mean, features, prior, likelihood or layer; or an estimator of
             `inducing.sklearn`, which `GPRegressor.load` reads.
+        notes: anything that JSON can hold, to keep beside the model; `inducing.io.load_notes` reads it.
 
     Raises:
         TypeError: `path` is not a path, or the model holds something that a file cannot hold: a lambda, a function that
@@ -47,8 +48,8 @@ def save(path: str | os.PathLike, model: Any) -> None:
     if not isinstance(model, eqx.Module | Stored) or isinstance(model, type):
         raise TypeError(f"model must be an ig.Model or a part of one, got {type(model).__name__}; save result.model.")
     writer = Writer()
-    structure = writer.describe(model, "")
-    write(as_path(path), structure, writer.arrays)
+    structure: Any = writer.describe(model, "")
+    write(as_path(path), structure if notes is None else {"model": structure, "notes": notes}, writer.arrays)
 
 
 def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
@@ -89,7 +90,7 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
     structure, arrays = read(path)
     reader = Reader(arrays, known)
     try:
-        model = reader.build(structure, "")
+        model = reader.build(_split(structure)[0], "")
         if not isinstance(model, eqx.Module | Stored):
             raise ValueError(f"it holds a {type(model).__name__}, not a model")
         if reader.used != set(arrays):
@@ -99,6 +100,38 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {str(error).rstrip('.')}.") from error
     return model
+
+
+def load_notes(path: str | os.PathLike) -> Any:
+    """Read what was kept beside a model in a file of `ig.save`.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The argument `notes` of `ig.save`; None if there was none.
+
+    Raises:
+        ValueError: the file is damaged, or is no file of `ig.save`.
+        OSError: there is no such file, or it cannot be read.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import inducing as ig
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "kernel.ig")
+        ...     ig.save(path, ig.kernels.Matern52(), notes={"unit": "metres"})
+        ...     load_notes(path)
+        {'unit': 'metres'}
+    """
+    return _split(read(as_path(path))[0])[1]
+
+
+def _split(structure: Any) -> tuple[Any, Any]:
+    """The structure of the model and the notes beside it; the structure of a model is a list."""
+    if isinstance(structure, dict) and set(structure) == {"model", "notes"}:
+        return structure["model"], structure["notes"]
+    return structure, None
 
 
 def _by_name(function: Any) -> Any:

@@ -6,6 +6,7 @@ from inducing.likelihoods.base import AbstractQuadratureLikelihood as AbstractQu
 from inducing.likelihoods.base import PerDatum as PerDatum
 from inducing.likelihoods.bernoulli import Bernoulli as Bernoulli
 from inducing.likelihoods.bernoulli import Binomial as Binomial
+from inducing.likelihoods.censored import Censored as Censored
 from inducing.likelihoods.continuous import Beta as Beta
 from inducing.likelihoods.continuous import Exponential as Exponential
 from inducing.likelihoods.continuous import Gamma as Gamma

@@ -193,6 +193,46 @@ class AbstractLikelihood(Module):
         """Mean [N, P] and variance [N, P] of the labels under f ~ N(mean, cov)."""
 
     @question
+    def log_tails(
+        self, f: Float[Array, "N F"], y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """log P(label ≤ y | f) and log P(label > y | f), which `Censored` needs.
+
+        By default they come from the cdf of `distribution`, and tails smaller than its rounding error count as that.
+
+        Args:
+            f: latent values [N, F].
+            y: where to evaluate [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Raises:
+            NotImplementedError: if there is no cdf.
+        """
+        with lenient():
+            try:
+                cdf = self.distribution(f, index=index).cdf(y).astype(f.dtype)
+            except AttributeError as error:
+                raise NotImplementedError(f"{type(self).__name__}.distribution has no cdf.") from error
+        info = jnp.finfo(f.dtype)
+        return jnp.log(jnp.maximum(cdf, info.tiny)), jnp.log(jnp.maximum(1 - cdf, info.eps))
+
+    @question
+    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
+        """Where f ↦ p(y | f) has its peak or its bend, and the width of that: quadrature nodes are dense there.
+
+        By default it is searched for. It is asked only if each output depends on one latent.
+
+        Args:
+            y: labels [N, P].
+            index: which data these are [N], for `PerDatum` parameters.
+
+        Returns:
+            The place in f and the width, [N, P] each.
+        """
+        peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
+        return jnp.where(falls, peak, 0.0), jnp.where(falls, width, BEND)
+
+    @question
     def class_count(self) -> int | None:
         """The number C of classes, if labels are the numbers 0, …, C − 1 of classes; else None."""
         return None
@@ -259,12 +299,14 @@ class AbstractLikelihood(Module):
         return jax.eval_shape(lambda: self.gaussian_noise((1, num_outputs))) is not None
 
     @property
+    @question
     def fill(self) -> float | np.ndarray:
         """A label inside the support that replaces missing ones: a number, or [1, P] if the outputs differ."""
         if len(self.supports) == 1:
             return self.supports[0].fill
         return np.array([[s.fill for s in self.supports]])
 
+    @question
     def check(self, y: Array | np.ndarray, *, index: Int[Array | np.ndarray, "N"] | None = None) -> None:
         """Check that labels lie inside the support.
 
@@ -319,18 +361,6 @@ class AbstractElementwise(AbstractLikelihood):
     @property
     def joint(self) -> bool:
         return False
-
-    @abc.abstractmethod
-    def focus(self, y: Float[Array, "N P"], *, index: Int[Array, "N"] | None = None) -> tuple[Array, Array]:
-        """Where f ↦ p(y | f) has its peak or its bend, and the width of that: quadrature nodes are dense there.
-
-        Args:
-            y: labels [N, P].
-            index: which data these are [N], for `PerDatum` parameters.
-
-        Returns:
-            The place in f and the width, [N, P] each.
-        """
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
@@ -421,11 +451,6 @@ class AbstractQuadratureLikelihood(AbstractElementwise):
             return self._ask("cdf", lambda d: d.cdf(y), f, index)
 
         return quadrature_cdf(cdf, mean, cov, self.focus(y, index=index))
-
-    @question
-    def focus(self, y, *, index=None):
-        peak, width, falls = peak_of(lambda f: self.log_prob(f, y, index=index), y)
-        return jnp.where(falls, peak, 0.0), jnp.where(falls, width, BEND)
 
 
 def quadrature_expected_log_prob(

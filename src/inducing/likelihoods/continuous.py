@@ -3,9 +3,10 @@
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln, ndtr
+from jax.scipy.special import betainc, gammainc, gammaincc, gammaln, ndtr
 from jaxtyping import Array, Float
 
 from inducing import parameters
@@ -25,7 +26,7 @@ from inducing.likelihoods.links import AbstractShareLink, as_share_link
 from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
 from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
 from inducing.numerics.cdfs import student_t_cdf, threshold_cdf
-from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log_beta, log_ndtr
+from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log1mexp, log_beta, log_ndtr
 from inducing.parameters import fixed, positive
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -65,6 +66,13 @@ class StudentT(AbstractElementwise):
     def expected_log_prob(self, mean, cov, y, *, index=None):
         bend = 0.5 * broadcast(self.scale * jnp.sqrt(self.df), mean.shape, index)
         return quadrature_expected_log_prob(self, mean, cov, y, index, 64, y, bend)
+
+    def log_tails(self, f, y, *, index=None):
+        df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
+        z, df = (y - f) / scale, jax.lax.stop_gradient(df)  # which is not trained; JAX has no derivative by it
+        tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + z * z))
+        near, far = jnp.log(jnp.maximum(tail, jnp.finfo(f.dtype).tiny)), jnp.log1p(-tail)
+        return jnp.where(z < 0, near, far), jnp.where(z < 0, far, near)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import StudentT as Distribution
@@ -125,6 +133,14 @@ class Laplace(AbstractLikelihood):
         u = (y - mean) / sd
         folded = sd * (math.sqrt(2 / math.pi) * jnp.exp(-0.5 * u * u) + u * (2 * ndtr(u) - 1))
         return -jnp.where(random, folded, jnp.abs(y - mean)) / scale - jnp.log(2 * scale)
+
+    def focus(self, y, *, index=None):
+        return y, broadcast(self.scale, y.shape, index)
+
+    def log_tails(self, f, y, *, index=None):
+        z = (y - f) / broadcast(self.scale, f.shape, index)
+        near, far = -jnp.abs(z) - math.log(2), jnp.log1p(-0.5 * jnp.exp(-jnp.abs(z)))
+        return jnp.where(z < 0, near, far), jnp.where(z < 0, far, near)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Laplace as Distribution
@@ -199,6 +215,13 @@ class LogNormal(AbstractLikelihood):
         noise = broadcast(self.scale, mean.shape, index, "scale") ** 2
         return self._log_density(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
 
+    def focus(self, y, *, index=None):
+        return jnp.log(y), broadcast(self.scale, y.shape, index)
+
+    def log_tails(self, f, y, *, index=None):
+        z = (jnp.log(y) - f) / broadcast(self.scale, f.shape, index)
+        return log_ndtr(z), log_ndtr(-z)
+
     def distribution(self, f, *, index=None):
         from numpyro.distributions import LogNormal as Distribution
 
@@ -223,6 +246,12 @@ def _scaled_cdf(likelihood: AbstractElementwise, mean: Array, cov: Array, y: Arr
     focus = likelihood.focus(y, index=index)
     variance = marginal_variance(mean, cov)
     return threshold_cdf(lambda f: likelihood.log_prob(f, y, index=index), mean, variance, PREDICTIVE_NODES, *focus)
+
+
+def _tails_of_hazard(log_hazard: Array) -> tuple[Array, Array]:
+    """log(1 − e^{−H}) and −H for a cumulative hazard H."""
+    hazard = bounded_exp(jnp.maximum(log_hazard, -600.0 if log_hazard.dtype == jnp.float64 else -80.0))
+    return log1mexp(-hazard), -hazard
 
 
 class Gamma(AbstractElementwise):
@@ -259,6 +288,11 @@ class Gamma(AbstractElementwise):
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return self._log_density(mean, y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean), y)
+
+    def log_tails(self, f, y, *, index=None):
+        shape, ratio = broadcast(self.shape, f.shape, index), bounded_exp(jnp.log(y) - f)
+        below, above = (jnp.maximum(p(shape, ratio), jnp.finfo(f.dtype).tiny) for p in (gammainc, gammaincc))
+        return jnp.log(below), jnp.log(above)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Gamma as Distribution
@@ -301,6 +335,9 @@ class Exponential(AbstractElementwise):
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
         return -mean - y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean)
+
+    def log_tails(self, f, y, *, index=None):
+        return _tails_of_hazard(jnp.log(y) - f)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Exponential as Distribution
@@ -352,6 +389,9 @@ class Weibull(AbstractElementwise):
         log_ratio = jnp.log(y) - mean
         mean_power = bounded_exp(k * log_ratio + 0.5 * k * k * marginal_variance(mean, cov))
         return jnp.log(k) - jnp.log(y) + k * log_ratio - mean_power
+
+    def log_tails(self, f, y, *, index=None):
+        return _tails_of_hazard(broadcast(self.shape, f.shape, index) * (jnp.log(y) - f))
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Weibull as Distribution

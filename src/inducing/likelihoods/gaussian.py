@@ -15,7 +15,7 @@ from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy
 from inducing.likelihoods.supports import REAL, Support
 from inducing.numerics.quadrature import expectation, log_expectation
 from inducing.numerics.roots import peak_of
-from inducing.numerics.special import quotient
+from inducing.numerics.special import log_ndtr, quotient
 from inducing.parameters import positive
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -86,6 +86,13 @@ class Gaussian(AbstractLikelihood):
         from numpyro.distributions import Normal
 
         return Normal(f, jnp.sqrt(self.gaussian_noise(f.shape, index)))
+
+    def focus(self, y, *, index=None):
+        return y, jnp.sqrt(self.gaussian_noise(y.shape, index))
+
+    def log_tails(self, f, y, *, index=None):
+        z = (y - f) / jnp.sqrt(self.gaussian_noise(f.shape, index))
+        return log_ndtr(z), log_ndtr(-z)
 
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return _normal_log_prob(y, *self.predictive_moments(mean, cov, index=index))

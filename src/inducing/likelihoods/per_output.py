@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.likelihoods.base import AbstractLikelihood
+from inducing.likelihoods.predictive import Predictive
 from inducing.likelihoods.starts import LatentStart
 from inducing.likelihoods.supports import Support
 from inducing.parameters import as_tuple
@@ -86,6 +87,18 @@ class PerOutput(AbstractLikelihood):
         if cov.ndim == mean.ndim:
             return [(mean[..., s], cov[..., s]) for s in self._slices()]
         return [(mean[..., s], cov[..., s, s]) for s in self._slices()]
+
+    def each(self, pred: Predictive) -> list[Predictive]:
+        """The predictions of each output by itself.
+
+        Args:
+            pred: predictions by this likelihood.
+
+        Returns:
+            A prediction for each output, with its own likelihood.
+        """
+        gaussians = self._gaussians(pred.latent_mean, pred.latent_cov)
+        return [Predictive(lik, *q, pred.index) for lik, q in zip(self.likelihoods, gaussians, strict=True)]
 
     def _columns(self, fn: Callable[..., Array], *lists: Sequence) -> Array:
         return jnp.concatenate([fn(*args) for args in zip(self.likelihoods, *lists, strict=True)], axis=-1)

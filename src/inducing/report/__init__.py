@@ -9,3 +9,4 @@ from inducing.report.relevance import Relevance as Relevance
 from inducing.report.relevance import plot_relevance as plot_relevance
 from inducing.report.relevance import relevance as relevance
 from inducing.report.summary import summary as summary
+from inducing.report.survival import plot_survival as plot_survival

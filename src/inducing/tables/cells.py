@@ -1,0 +1,119 @@
+"""What the text of a cell means: numbers with units and separators, and dates."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+
+MISSING = ("", "#N/A", "#NA", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "none", "?")
+CURRENCIES = "$€£¥₹"
+SPACES = " \u00a0\u202f"
+FORMATS = ("iso", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%m/%d/%y", "%d/%m/%y", "%d-%b-%Y", "%d %b %Y")
+FORMATS += ("%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%Y%m%d")
+TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_NUMBER = re.compile(
+    rf"""\s*(?P<open>\()?\s*(?P<sign>[-+−])?\s*(?P<before>[{CURRENCIES}]|[A-Z]{{3}}\s|US\$)?\s*(?P<sign2>[-−])?
+    (?P<digits>\d{{1,3}}(?:(?P<mark>[,.'{SPACES}])\d{{3}})(?:(?P=mark)\d{{3}})*(?:[.,]\d+)?|\d+(?:[.,]\d*)?|[.,]\d+)
+    (?P<power>[eE][-+]?\d+)?\s*(?P<after>%|[A-Za-z°µ²³/{CURRENCIES}]{{1,8}})?\s*(?P<close>\))?\s*""",
+    re.VERBOSE,
+)
+
+
+class Numbers(NamedTuple):
+    """Texts as numbers, NaN where a text is none, and the units that stand beside them."""
+
+    values: np.ndarray
+    units: frozenset[str]
+
+
+def as_numbers(texts: Sequence[str], decimal: str = ".") -> Numbers:
+    """Read numbers with thousands separators, currency signs, percent signs and units.
+
+    Args:
+        texts: what cells hold.
+        decimal: the decimal mark, "." or ",".
+
+    Returns:
+        The numbers, and the units other than none.
+
+    Examples:
+        >>> as_numbers(["$1,250.50", "($3)", "7 %", "red", "1,5"]).values.tolist()
+        [1250.5, -3.0, 7.0, nan, nan]
+        >>> as_numbers(["1.250,5"], decimal=",").values.tolist()
+        [1250.5]
+    """
+    found = [_number(text, decimal) for text in texts]
+    values = np.array([np.nan if f is None else f[0] for f in found], float)
+    return Numbers(values, frozenset(f[1] for f in found if f is not None and f[1]))
+
+
+def _number(text: str, decimal: str) -> tuple[float, str] | None:
+    match = _NUMBER.fullmatch(text)
+    if match is None or bool(match["open"]) != bool(match["close"]) or (match["before"] and match["after"]):
+        return None
+    digits, mark = match["digits"], match["mark"]
+    other = "," if decimal == "." else "."
+    if mark is not None and mark != decimal:
+        digits = digits.replace(mark, "")
+    if other in digits or digits.count(decimal) > 1:
+        return None
+    negative = match["open"] or any(s in ("-", "−") for s in (match["sign"], match["sign2"]))
+    value = float(digits.replace(decimal, ".") + (match["power"] or ""))
+    return (-value if negative else value), (match["before"] or match["after"] or "").strip()
+
+
+def as_days(texts: Sequence[str], date_format: str) -> np.ndarray:
+    """Read dates, with or without a time, as days since 1970.
+
+    Args:
+        texts: what cells hold.
+        date_format: "iso", or a format of `datetime.strptime`; a time may follow.
+
+    Returns:
+        Days, NaN where a text is no such date.
+
+    Examples:
+        >>> as_days(["01/31/1970 12:00", "31/01/1970"], "%m/%d/%Y").tolist()
+        [30.5, nan]
+    """
+    return np.array([_days(text.strip(), date_format) for text in texts], float)
+
+
+def _days(text: str, date_format: str) -> float:
+    if date_format == "iso":
+        try:
+            moment = datetime.fromisoformat(text) if "-" in text else None
+        except ValueError:
+            moment = None
+    else:
+        moment = next((m for time in TIMES if (m := _strptime(text, date_format + time))), None)
+    if moment is None:
+        return np.nan
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() / 86400
+
+
+def _strptime(text: str, date_format: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, date_format)
+    except ValueError:
+        return None
+
+
+def date_formats(texts: Sequence[str]) -> list[str]:
+    """The formats in which every text is a date, of those that need not be told.
+
+    Args:
+        texts: what cells hold, without gaps.
+
+    Returns:
+        Formats; more than one if days and months cannot be told apart.
+
+    Examples:
+        >>> date_formats(["01/31/2020"]), date_formats(["01/02/2020"])
+        (['%m/%d/%Y'], ['%m/%d/%Y', '%d/%m/%Y'])
+    """
+    some = list(texts[:50])
+    fitting = [f for f in FORMATS if some and not np.isnan(as_days(some, f)).any()]
+    return [f for f in fitting if not np.isnan(as_days(texts, f)).any()]

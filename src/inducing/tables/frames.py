@@ -1,0 +1,129 @@
+"""Frames of pandas and polars as tables of pyarrow, and predictions as frames of the same kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+def library_of(frame: Any) -> str:
+    """The library that a frame comes from.
+
+    Args:
+        frame: a pandas or polars frame, or a table of pyarrow.
+
+    Returns:
+        "pandas", "polars" or "pyarrow".
+
+    Raises:
+        TypeError: for anything else.
+
+    Examples:
+        >>> library_of(pa.table({"x": [1.0]}))
+        'pyarrow'
+    """
+    # Pandas and polars are not dependencies, so that their frames are recognised by where their classes are defined.
+    for kind in type(frame).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in ("pandas", "polars", "pyarrow") and kind.__name__ in ("DataFrame", "Table"):
+            return library
+    raise TypeError(
+        f"frame must be a pandas or polars DataFrame or a pyarrow Table, got {type(frame).__name__}; read files by "
+        "inducing.tables.read_table."
+    )
+
+
+def as_table(frame: Any) -> pa.Table:
+    """A frame as a table of pyarrow, without its index.
+
+    Args:
+        frame: a pandas or polars frame, or a table of pyarrow.
+
+    Returns:
+        The table.
+
+    Raises:
+        TypeError: if it is no frame, or a column mixes values that pyarrow cannot hold together.
+        ValueError: if it has no columns, or two of the same name.
+
+    Examples:
+        >>> import pandas as pd
+        >>> as_table(pd.DataFrame({"x": [1.0, 2.0]}, index=["a", "b"])).column_names
+        ['x']
+    """
+    library = library_of(frame)
+    names = [str(name) for name in (frame.column_names if library == "pyarrow" else frame.columns)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"the table has two columns called {twice!r}; rename one of them.")
+    if not names:
+        raise ValueError("the table has no columns.")
+    if library == "pyarrow":
+        return frame
+    if library == "polars":
+        return frame.to_arrow()
+    return pa.table({name: _series(frame.iloc[:, i], name) for i, name in enumerate(names)})
+
+
+def _series(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
+    """A column of pandas; one that mixes numbers and text becomes text."""
+    try:
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        pass
+    try:
+        return pa.array([None if gap else str(value) for value, gap in zip(series, series.isna(), strict=True)])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"column {name!r} holds values of mixed kinds: {error}; make them numbers or text.") from error
+
+
+def like(frame: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    """Columns as a frame of the same library, with the same index.
+
+    Args:
+        frame: the frame whose rows they describe.
+        columns: values [N] by name; None or NaN where there are none.
+
+    Returns:
+        A frame.
+
+    Examples:
+        >>> import pandas as pd
+        >>> like(pd.DataFrame({"x": [1.0]}, index=["a"]), {"y": np.array([2.0])}).to_dict()
+        {'y': {'a': 2.0}}
+    """
+    library = library_of(frame)
+    if library == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(dict(columns), index=frame.index)
+    arrays = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
+    if library == "polars":
+        import polars as pl
+
+        return pl.from_arrow(pa.table(arrays))
+    return pa.table(arrays)
+
+
+def column_of(table: pa.Table, name: str) -> pa.Array:
+    """A column as one array, without the dictionary that categories have.
+
+    Args:
+        table: the table.
+        name: a column of it.
+
+    Returns:
+        The values.
+
+    Examples:
+        >>> column_of(pa.table({"x": pa.array(["a", "b"]).dictionary_encode()}), "x").type
+        DataType(string)
+    """
+    column = table.column(name).combine_chunks()
+    column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column  # older versions return one chunk
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_large_string(column.type) or column.type == pa.string_view():
+        column = column.cast(pa.string())
+    return column

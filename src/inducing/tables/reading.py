@@ -1,0 +1,159 @@
+"""Tables from files: CSV with any delimiter, Parquet, Arrow and JSON lines."""
+
+import gzip
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from inducing.tables.cells import MISSING
+
+ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "arrow",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
+
+
+def read_table(
+    path: str | Path,
+    *,
+    na: Sequence[str] = (),
+    decimal: str = ".",
+    delimiter: str | None = None,
+    encoding: str = "utf8",
+) -> pa.Table:
+    """Read a table from a file.
+
+    The ending says what the file is: `.parquet`, `.feather` or `.arrow`, `.jsonl`; anything else is CSV, with a header
+    and cells that are separated by commas, semicolons, tabs or bars. CSV and JSON lines may be compressed (`.gz`).
+
+    Args:
+        path: the file, or "-" for CSV from standard input.
+        na: words that stand for missing values, besides the usual ones such as "NA" and "null".
+        decimal: the decimal mark of CSV, "." or ",".
+        delimiter: what separates cells of CSV; by default it is found in the header.
+        encoding: the encoding of CSV.
+
+    Returns:
+        A table of pyarrow.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is no table. The message names the file and what is wrong.
+
+    Examples:
+        >>> import tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "a.csv")
+        ...     _ = path.write_text("x;day\\n1,5;2020-01-31\\n")
+        ...     read_table(path, decimal=",").to_pylist()
+        [{'x': 1.5, 'day': datetime.date(2020, 1, 31)}]
+    """
+    if decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {decimal!r}.")
+    name = "standard input" if str(path) == "-" else str(path)
+    if str(path) != "-" and Path(path).is_dir():
+        raise ValueError(f"{name} is a folder; name a file.")
+    kind = ENDINGS.get(Path(str(path).removesuffix(".gz")).suffix.lower(), "csv")
+    try:
+        table = _READERS[kind](path, tuple(na), decimal, delimiter, encoding)
+    except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{name}: {_explained(error, kind, encoding)}") from error
+    if not table.num_columns or not table.num_rows:
+        raise ValueError(f"{name} must have a header and at least one row, got {table.num_rows} rows.")
+    twice = next((c for c in table.column_names if table.column_names.count(c) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{name} has two columns called {twice!r}; rename one of them.")
+    return table
+
+
+def _explained(error: BaseException, kind: str, encoding: str) -> str:
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "UTF8" in said or isinstance(error, UnicodeError):
+        return (
+            f"it is not text in the encoding {encoding} ({said}); name its encoding (encoding='latin-1', on the "
+            "command line --encoding latin-1), or save it as UTF-8."
+        )
+    what = {"csv": "CSV table", "json": "table of JSON lines", "parquet": "Parquet file", "arrow": "Arrow file"}[kind]
+    return f"it cannot be read as a {what}: {said}."
+
+
+def _content(path: Any) -> bytes:
+    content = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+
+def _csv(path: Any, na: tuple[str, ...], decimal: str, delimiter: str | None, encoding: str) -> pa.Table:
+    from pyarrow import csv
+
+    content = _content(path)
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    if encoding.lower().replace("-", "") not in ("utf8", "utf8sig"):
+        try:
+            content = content.decode(encoding).encode()
+        except LookupError as error:
+            raise ValueError(f"encoding {encoding!r} is unknown; such as utf-8, latin-1 or cp1252.") from error
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    header = next((line for line in content[: 1 << 20].splitlines() if line.strip()), b"").decode(errors="replace")
+    if not header:
+        raise ValueError(f"{path} must have a header and at least one row, got an empty file.")
+    found = delimiter or max(",;\t|", key=re.sub('"[^"]*"', "", header).count)  # names in quotes may hold any
+    table = csv.read_csv(
+        pa.BufferReader(content),
+        read_options=csv.ReadOptions(block_size=max(1 << 20, min(len(content) // 4, 1 << 26))),
+        parse_options=csv.ParseOptions(delimiter=found, newlines_in_values=b'"' in content),
+        convert_options=csv.ConvertOptions(
+            null_values=[*MISSING, *na],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+            decimal_point=decimal,
+        ),
+    )
+    if (broken := next((f.name for f in table.schema if pa.types.is_binary(f.type)), None)) is not None:
+        raise UnicodeError(f"column {broken!r}")
+    return _without_empty_rows(table.rename_columns([column.strip() for column in table.column_names]))
+
+
+def _without_empty_rows(table: pa.Table) -> pa.Table:
+    """Spreadsheets leave rows of delimiters below a table."""
+    if any(column.null_count == 0 for column in table.columns):
+        return table
+    seen = np.any([column.is_valid().to_numpy() for column in table.columns], axis=0)
+    return table if seen.all() else table.filter(pa.array(seen))
+
+
+def _json(path: Any, na: tuple[str, ...], decimal: str, delimiter: str | None, encoding: str) -> pa.Table:
+    from pyarrow import json
+
+    content = _content(path)
+    if content.lstrip()[:1] == b"[":
+        raise ValueError(f"{path} holds one JSON array; write one object a line (JSON lines).")
+    return json.read_json(
+        pa.BufferReader(content), read_options=json.ReadOptions(block_size=max(1 << 20, len(content)))
+    )
+
+
+def _parquet(path: Any, *options: Any) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.read_table(path)
+
+
+def _arrow(path: Any, *options: Any) -> pa.Table:
+    from pyarrow import feather
+
+    return feather.read_table(path)
+
+
+_READERS = {"csv": _csv, "json": _json, "parquet": _parquet, "arrow": _arrow}

@@ -1,0 +1,181 @@
+"""Models of tables: predictions of every kind of target, files, several targets, and rows that cannot be used."""
+
+import json
+import re
+
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import inducing as ig
+from inducing.tables import Encoder, TableModel
+from inducing.tables.fitting import kernel_of
+
+
+def houses(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"area": rng.uniform(40.0, 200.0, rows), "town": rng.choice(["Bonn", "Oslo", "Rome"], rows)})
+    frame["truth"] = 1000.0 * frame.area + 20_000.0 * (frame.town == "Oslo")
+    frame["price"] = frame.truth + 2000.0 * rng.normal(size=rows)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def model():
+    frame = houses(60)
+    frame.loc[3, "price"] = np.nan  # a missing label
+    frame.loc[5, "area"] = np.nan
+    return TableModel.fit(frame.drop(columns="truth"), target="price", progress=False)
+
+
+def test_numbers_have_honest_intervals_and_scores(model):
+    new = houses(200, seed=1).set_index(pd.Index([f"house {i}" for i in range(200)]))
+    found = model.predict(new)
+    assert list(found) == ["price mean", "price lower", "price upper"] and found.index.equals(new.index)
+    assert np.sqrt(np.mean((found["price mean"] - new.truth) ** 2)) < 2000.0
+    inside = (found["price lower"] < new.price) & (new.price < found["price upper"])
+    assert 0.88 <= inside.mean() <= 1.0
+    scores = model.evaluate(new)
+    assert scores.value("RMSE") == pytest.approx(np.sqrt(np.mean((found["price mean"] - new.price) ** 2)))
+    assert scores.value("in 95 % interval") == pytest.approx(inside.mean())
+    with pytest.raises(KeyError, match="there are RMSE"):
+        scores.value("accuracy")
+
+
+def test_scores_are_those_of_rows_that_the_model_did_not_see(model):
+    held = model.held_out
+    assert held.rows.num_rows == 6 and held.training.num_rows == 53  # of 59 rows with a label
+    assert model.scores == held.model.evaluate(held.rows)
+    assert held.model.facts["rows"] == 53 and model.facts["rows"] == 59
+    y = np.asarray(held.training["price"])
+    other = np.sqrt(np.mean((np.asarray(held.rows["price"]) - y.mean()) ** 2))
+    assert model.scores.entries[0].baseline == pytest.approx(other)
+
+
+def test_a_file_keeps_all_of_it_but_the_rows(model, tmp_path):
+    model.save(tmp_path / "a.ig")
+    again = TableModel.load(tmp_path / "a.ig")
+    assert again.encoder == model.encoder and again.targets == model.targets and again.held_out is None
+    assert str(again) == str(model)
+    new = houses(5, seed=2)
+    pd.testing.assert_frame_equal(again.predict(new), model.predict(new), check_exact=True)
+    assert again.scores.value("RMSE") == model.scores.value("RMSE")
+    assert ig.load(tmp_path / "a.ig").likelihood.variance == model.model.likelihood.variance
+    content = (tmp_path / "a.ig").read_bytes()
+    (tmp_path / "b.ig").write_bytes(content.replace(b"Oslo", b"Osla"))
+    with pytest.raises(ValueError, match="damaged"):
+        TableModel.load(tmp_path / "b.ig")
+    ig.save(tmp_path / "c.ig", model.model)
+    with pytest.raises(ValueError, match="holds no model of a table"):
+        TableModel.load(tmp_path / "c.ig")
+
+
+def test_the_same_rows_of_three_libraries_are_predicted_alike(model):
+    new = houses(4, seed=3)[["town", "area"]]
+    truth = model.predict(new)
+    for other in (pl.from_pandas(new), pa.Table.from_pandas(new)):
+        found = model.predict(other)
+        assert type(found) is type(other)
+        np.testing.assert_array_equal(np.asarray(found["price mean"]), truth["price mean"])
+
+
+def test_rows_that_cannot_be_used_are_blank_or_fatal(model):
+    new = pd.DataFrame({"area": ["100", "large", None, "1e6"], "town": ["Oslo", "Rome", None, "Paris"]})
+    with pytest.warns(UserWarning) as said:
+        found = model.predict(new)
+    assert found.isna().all(axis=1).tolist() == [False, True, True, False]
+    messages = [str(w.message) for w in said]
+    assert any(re.fullmatch(r"column 'area': 1 cells cannot be read .*\(first in row 2\)", m) for m in messages)
+    assert "1 rows lie far outside of the training rows (area): do not rely on them" in messages
+    assert "2 of 4 rows cannot be predicted and are left blank" in messages
+    assert any("'town': 1 cells are categories that training did not have" in m for m in messages)
+    with pytest.raises(ValueError, match="2 of 4 rows cannot be predicted: column 'area'"):
+        model.predict(new, strict=True)
+    with pytest.raises(ValueError, match="lacks the columns 'area'"):
+        model.predict(new[["town"]])
+
+
+def test_the_kernel_sees_one_lengthscale_for_each_column(model):
+    assert model.encoder.names == ("area", "area is missing", "town = Bonn", "town = Oslo", "town = Rome")
+    assert type(model.model.layers[0].prior.kernels[0]).__name__ == "Matern52"
+    assert model.model.layers[0].prior.kernels[0].lengthscale.shape == (5,)
+
+
+def test_classes_have_probabilities_and_weights_count():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 2.0, 50)
+    frame = pd.DataFrame({"x": x, "kind": np.where(x > 1.0, "ash", "oak"), "w": 1.0})
+    frame.loc[len(frame)] = [0.1, "ash", 0.0]  # of no weight
+    model = TableModel.fit(frame, target="kind", weight="w", test=frame, progress=False, seconds=10)
+    found = model.predict(pd.DataFrame({"x": [0.2, 1.8]}))
+    assert found["kind predicted"].tolist() == ["oak", "ash"]
+    np.testing.assert_allclose(found[["kind = ash", "kind = oak"]].sum(axis=1), 1.0)
+    assert "w" not in model.encoder.inputs and model.scores.value("log-loss") < 0.5
+
+
+def test_several_targets_learn_from_each_other():
+    """The second is seen in few rows, and is minus the first."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 10.0, 40))
+    frame = pd.DataFrame({"x": x, "a": 50.0 + 10.0 * np.sin(2.0 * x), "b": -np.sin(2.0 * x)})
+    frame += 0.01 * rng.normal(size=frame.shape)
+    frame.loc[np.arange(40) % 4 > 0, "b"] = np.nan
+    model = TableModel.fit(frame, target=["a", "b"], test=frame, progress=False, seconds=60)
+    new = np.linspace(0.5, 9.5, 30)
+    found = model.predict(pd.DataFrame({"x": new}))
+    assert list(found) == [f"{t} {c}" for t in "ab" for c in ("mean", "lower", "upper")]
+    assert np.sqrt(np.mean((found["b mean"] + np.sin(2.0 * new)) ** 2)) < 0.25
+    alone = np.interp(new, frame.x[frame.b.notna()], frame.b[frame.b.notna()])
+    assert np.mean((found["b mean"] + np.sin(2 * new)) ** 2) < 0.5 * np.mean((alone + np.sin(2 * new)) ** 2)
+    assert model.scores == model.evaluate(frame) and {e.target for e in model.scores.entries} == {"a", "b"}
+
+
+def test_many_categories_share_an_embedding():
+    """The kernel is a product; categories with equal columns of the embedding have covariance as if they were one."""
+    words = [f"town {i:02d}" for i in range(12)]
+    frame = pd.DataFrame({"x": np.arange(48.0), "town": words * 4, "y": np.arange(48.0)})
+    encoder = Encoder.decide(frame[["x", "town"]])
+    (block,) = encoder.many_valued
+    assert len(block) == 12
+
+    kernel = kernel_of("matern52", encoder, jax.random.key(0))
+    X = encoder.encode(frame).X
+    E = np.asarray(kernel.kernels[1].kernel.function.weight)
+    r = np.sqrt(5.0) * np.linalg.norm(E[:, 0] - E[:, 1])
+    s = np.sqrt(5.0) * 1.0  # x differs by one
+    expected = (1 + r + r**2 / 3) * np.exp(-r) * (1 + s + s**2 / 3) * np.exp(-s)
+    np.testing.assert_allclose(kernel.gram(jax.numpy.asarray(X[:2]))[0, 1], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"target": "cost"}, "target names the column 'cost', which the table does not have; it has area"),
+        ({"drop": ["rooms"]}, "drop names the column 'rooms'"),
+        ({"split_by": "rooms"}, "split_by names the column 'rooms'"),
+        ({"kernel": "magic"}, "kernel must be one of matern52"),
+        ({"noise": "loud"}, "noise must be one of constant"),
+        ({"target": "town", "noise": "outliers"}, "for a single target of numbers"),
+        ({"seconds": 0.0}, "seconds must be more than 0"),
+        ({"seed": -1}, "seed must be 0 or more"),
+        ({"likelihood": "beta"}, "strictly between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said_before_the_fit(options, says, monkeypatch):
+    monkeypatch.setattr("inducing.tables.fitting.train", lambda *a, **k: pytest.fail("a fit was begun"))
+    with pytest.raises((ValueError, TypeError), match=says):
+        TableModel.fit(houses(30), **({"target": "price"} | options), progress=False)
+
+
+def test_facts_are_plain_values(model):
+    assert json.loads(json.dumps(model.facts["settings"])) == {
+        "kernel": "matern52",
+        "noise": "constant",
+        "num_layers": 1,
+        "seconds": 60.0,
+        "seed": 0,
+    }
+    assert len(model.facts["sha256"]) == 64 and model.facts["versions"]["inducing"] == ig.__version__
