@@ -345,3 +345,14 @@ def test_a_bar_appears_in_a_terminal_alone_and_late(capsys, monkeypatch):
     monitor._bar(10, "fit", "auto")
     monitor._bar(10, "fit", True)
     assert (shown[0]["delay"], shown[0]["disable"]) == (5.0, None) and "delay" not in shown[1]
+
+
+def test_summaries_and_plots_take_estimators(classifier, regressor):
+    assert str(ig.summary(classifier)) == str(ig.summary(classifier.model_))
+    y = np.where(Y > 0.0, "yes", "no")
+    with jax.enable_x64(False):  # labels as users give them, in the estimator's precision
+        ax = ig.report.plot_classification(classifier, (X, y), size=5)
+    assert sum(len(c.get_offsets()) for c in ax.collections if hasattr(c, "get_offsets")) >= 60
+    assert ig.report.relevance(regressor, FRAME.to_numpy(), num=16).total.shape == (2, 1)
+    with pytest.raises(NotFittedError):
+        ig.summary(GPClassifier())
