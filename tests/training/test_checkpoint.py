@@ -202,7 +202,7 @@ def test_any_state_of_an_optimiser_is_restored(tmp_path, mortal):
     assert kills.digest(fit(checkpoint=tmp_path)) == kills.digest(fit())
 
 
-def test_growing_is_resumed_in_the_fit_that_was_killed(tmp_path, mortal):
+def test_growing_is_resumed_in_the_fit_that_was_killed(tmp_path, mortal, unchecked):
     model = regression(kernel=ig.kernels.Matern52())
     data = np.concatenate([X, X + 0.01]), np.concatenate([y, y])
     grow = partial(ig.grow, model, data, progress=False)
