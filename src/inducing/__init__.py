@@ -37,6 +37,7 @@ from inducing.model import Model as Model
 from inducing.parameters import Module as Module
 from inducing.priors import GP as GP
 from inducing.report.summary import summary as summary
+from inducing.streams import Stream as Stream
 from inducing.training import FitResult as FitResult
 from inducing.training import fit as fit
 from inducing.training import initialise as initialise

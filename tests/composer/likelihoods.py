@@ -128,8 +128,9 @@ def part_of(likelihood: Part, p: int) -> tuple[Part, int]:
 def _line(mean: float, variance: float, kink: float | None) -> tuple[list[Array], Array]:
     """Nodes and weights of N(mean, variance), by Gauss–Legendre on panels that meet at a kink."""
     sd = np.sqrt(variance)
-    cuts = np.linspace(-9.0, 9.0, 25)
-    if kink is not None and sd > 0 and abs(kink - mean) < 9 * sd:
+    reach = 9.0 + 2.0 * min(sd, 8.0)  # the mass of exp(2f) N(f) lies 2 sd from the centre
+    cuts = np.linspace(-reach, reach, 1 + int(np.ceil(reach / 0.375)))
+    if kink is not None and sd > 0 and abs(kink - mean) < reach * sd:
         cuts = np.sort(np.append(cuts, (kink - mean) / sd))
     t, w = np.polynomial.legendre.leggauss(16)
     half = 0.5 * np.diff(cuts)[:, None]

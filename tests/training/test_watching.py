@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.streams.agreement import Agreement
 from inducing.training.levelling import has_levelled
 from inducing.training.monitor import Clock, Monitor, Watch
 
@@ -137,7 +138,8 @@ def test_the_moving_average_does_not_depend_on_the_clock():
     """Steps come in pieces of any length; the first ones, fewer than the window, have their mean."""
     values, found = np.arange(20.0) ** 2, []
     for cuts in ([], [1, 10], [1, 3, 11, 15]):
-        monitor = Monitor(20, "", 50.0, Watch(False, None, None, lambda: None, lambda free: free, None, Clock()))
+        agreement = Agreement(lambda: None, lambda: False)
+        monitor = Monitor(20, "", 50.0, Watch(False, None, None, agreement, lambda free: free, None, Clock()))
         for piece in np.split(values, cuts):
             monitor.record(piece)
         found.append(monitor.smoothed)

@@ -11,17 +11,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.bounds.conjugate import Conjugate, inverse_root, with_layer, with_q
+from inducing.bounds.conjugate import Conjugate
 from inducing.bounds.objective import AbstractBound, Optimum
+from inducing.bounds.optimal import bound_of_sums, model_of_sums
+from inducing.bounds.passes import collapsed_bound_of_stream, collapsed_on_stream
 from inducing.bounds.rounding import either, has_two_orders, whitened_first_or_nan, whitened_last_or_nan
 from inducing.bounds.sums import Statistics, num_blocks, whitened_first
 from inducing.checks import checked_data
 from inducing.data import Data
-from inducing.linalg import AbstractCovariance, Dense, batched
+from inducing.linalg import AbstractCovariance
 from inducing.model import Model
+from inducing.streams import Stream
 
 _Order = Callable[[Conjugate, Data, AbstractCovariance], Statistics]  # of summing and whitening
 
@@ -32,6 +34,9 @@ class _CollapsedElbo(AbstractBound):
 
     def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum:
         return Optimum(self, optimal_q, collapsed=True)
+
+    def on_stream(self, model: Any, stream: Stream, options: Mapping[str, Any]) -> Float[Array, ""]:
+        return collapsed_bound_of_stream(model, stream)
 
 
 @_CollapsedElbo
@@ -45,7 +50,7 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
 
     Args:
         model: one `SparseGP` layer with a Gaussian likelihood. Its q(u) does not matter.
-        data: (X, y) or `ig.Data`, all of them.
+        data: (X, y) or `ig.Data`, all of them; or an `ig.Stream`, over which this is one pass.
 
     Returns:
         The bound, one number.
@@ -146,7 +151,7 @@ def collapse(model: Model, data: Any) -> Model:
 
     Args:
         model: one `SparseGP` layer with a Gaussian likelihood.
-        data: (X, y) or `ig.Data`, all of them.
+        data: (X, y) or `ig.Data`, all of them; or an `ig.Stream`.
 
     Returns:
         The same model with another q(u), in the same coordinates.
@@ -163,30 +168,19 @@ def collapse(model: Model, data: Any) -> Model:
         >>> abs(float(ig.elbo(optimal, data) - ig.collapsed_elbo(model, data))) < 1e-9
         True
     """
+    if isinstance(data, Stream):
+        return collapsed_on_stream(model, data)
     return optimal_q(model, checked_data(model, data))
 
 
 def optimal_q(model: Model, data: Data) -> Model:
     """`collapse` for a model and data that have been checked."""
-    conjugate = Conjugate(model)
-    layer = conjugate.layer
-    stats, Lambda = _optimum(conjugate, data, whitened_first)
-    L, M = layer.prior.num_latents, layer.num_features
-    m = batched("solve", Lambda, stats.c[..., None])[..., 0].reshape(L, M)
-    root = jax.vmap(inverse_root)(Lambda.matrix)
-    return with_layer(model, with_q(layer, m, root if root.shape[0] == L else root[0]))
+    return model_of_sums(model, _sums(Conjugate(model), data, whitened_first))
 
 
 def _bound(conjugate: Conjugate, data: Data, whitened: _Order) -> Float[Array, ""]:
-    stats, Lambda = _optimum(conjugate, data, whitened)
-    quadratic = jnp.sum(batched("root_solve", Lambda, stats.c[..., None]) ** 2)
-    explained = jnp.sum(batched("diagonal", Lambda) - 1.0)
-    constant = stats.log_tau - stats.squares
-    return 0.5 * (constant + quadratic - jnp.sum(batched("logdet", Lambda)) - stats.trace + explained)
+    return bound_of_sums(_sums(conjugate, data, whitened))
 
 
-def _optimum(conjugate: Conjugate, data: Data, whitened: _Order) -> tuple[Statistics, Dense]:
-    """The sums, and Λ = I + Ψ stacked [G, M', M']."""
-    stats = whitened(conjugate, data, conjugate.layer.factors().Kuu)
-    eye = jnp.eye(stats.Psi.shape[1], dtype=stats.Psi.dtype)[None]
-    return stats, jax.vmap(Dense)(stats.Psi + eye)
+def _sums(conjugate: Conjugate, data: Data, whitened: _Order) -> Statistics:
+    return whitened(conjugate, data, conjugate.layer.factors().Kuu)

@@ -11,13 +11,16 @@ from jaxtyping import Array, Float
 
 from inducing.bounds.conjugate import conjugate_layer, inverse_root, with_layer, with_q
 from inducing.bounds.objective import AbstractObjective, Optimum
+from inducing.bounds.passes import pass_over
 from inducing.bounds.terms import counts, inputs, labels
 from inducing.checks import check_model, checked_data
+from inducing.data import Data
 from inducing.features.base import AbstractFeatures
 from inducing.kernels.base import AbstractKernel
 from inducing.layers.sparse_gp import SparseGP
 from inducing.linalg import Dense
 from inducing.model import Model
+from inducing.streams import Stream
 
 
 class PrecomputedElbo(AbstractObjective):
@@ -33,7 +36,8 @@ class PrecomputedElbo(AbstractObjective):
     Args:
         model: one `SparseGP` with a GP prior without mean and `features.Fourier`, and a `Gaussian` likelihood of one
             variance.
-        data: (X, y) or `ig.Data`, with one input column inside [a, b] and one output.
+        data: (X, y) or `ig.Data`, with one input column inside [a, b] and one output; or an `ig.Stream` of such data,
+            over which this is one pass.
 
     Raises:
         TypeError: if the model is of another kind.
@@ -55,14 +59,21 @@ class PrecomputedElbo(AbstractObjective):
     def __init__(self, model: Model, data: Any):
         check_model(model)
         layer, _, _ = _parts(model)
-        data = checked_data(model, data)
-        x, (y, mask) = inputs(data), labels(data)
-        y, count = jnp.where(mask, y, 0.0)[:, 0], counts(data)[:, 0]
         self.features = _features(layer)
-        self.KufKfu, self.Kufy = jax.block_until_ready(self.features.fixed_sums(x, y, count))
-        self.yy = jnp.sum(count * y**2)
-        self.num_data = float(count.sum())
-        self._somewhere = x[:1]  # a stationary kernel has the same variance everywhere
+        if isinstance(data, Stream):
+            passes = pass_over(model, data)
+            fixed, somewhere = passes.sum(_fixed_sums, self.features), passes.sample
+            if not np.isfinite(fixed[0][1]).all():
+                raise ValueError(
+                    "rows of the stream lie outside of [a, b], where the features depend on the kernel; use "
+                    "Fourier(a, b, num) for the whole range, or ig.collapsed_elbo."
+                )
+        else:
+            somewhere = checked_data(model, data)
+            fixed = _fixed_sums(self.features, somewhere)
+        (self.KufKfu, self.Kufy), self.yy, count = jax.block_until_ready(fixed)
+        self.num_data = float(count)
+        self._somewhere = inputs(somewhere)[:1]  # a stationary kernel has the same variance everywhere
 
     def __call__(self, model: Model, data: Any = None) -> Float[Array, ""]:
         """The collapsed bound.
@@ -82,6 +93,10 @@ class PrecomputedElbo(AbstractObjective):
         trace = self.num_data * kernel.diag(self._somewhere)[0] / noise
         constant = -self.num_data * jnp.log(2.0 * np.pi * noise) - self.yy / noise
         return 0.5 * (constant + quadratic - Lambda.logdet() - trace + explained)
+
+    @property
+    def needs_data(self) -> bool:
+        return False
 
     def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
         return False
@@ -121,6 +136,13 @@ class PrecomputedElbo(AbstractObjective):
         Psi = Kuu.root_solve(half.T) / noise
         Lambda = Dense(0.5 * (Psi + Psi.T) + jnp.eye(Psi.shape[0], dtype=Psi.dtype))
         return Lambda, Kuu.root_solve(self.Kufy[:, None])[:, 0] / noise
+
+
+def _fixed_sums(features: AbstractFeatures, data: Data) -> tuple[Any, Array, Array]:
+    """Kuf Kfu and Kuf y, Σ y², and the number of labels."""
+    x, (y, mask) = inputs(data), labels(data)
+    y, count = jnp.where(mask, y, 0.0)[:, 0], counts(data)[:, 0]
+    return features.fixed_sums(x, y, count), jnp.sum(count * y**2), jnp.sum(count)
 
 
 def _parts(model: Model) -> tuple[SparseGP, AbstractKernel, Array]:

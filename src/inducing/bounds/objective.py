@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from inducing.checks import checked_data
 from inducing.data import Data
 from inducing.parameters import question
+from inducing.streams import Stream
 
 
 class Optimum(NamedTuple):
@@ -92,6 +93,12 @@ class AbstractObjective(abc.ABC):
         """Whether the value is log p(y), or a bound on it, in nats. If in doubt, no."""
         return False
 
+    @property
+    @question
+    def needs_data(self) -> bool:
+        """Whether the value depends on the data that it is called with. If in doubt, yes."""
+        return True
+
     @question
     def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
         """Whether the value on all data depends on the random key."""
@@ -122,7 +129,17 @@ class AbstractBound(AbstractObjective):
         self._function = function
 
     def __call__(self, model: Any, data: Any, **options: Any) -> Float[Array, ""]:
+        if isinstance(data, Stream):
+            return self.on_stream(model, data, options)
         return self._function(model, checked_data(model, data), **options)
+
+    @question
+    def on_stream(self, model: Any, stream: Stream, options: Mapping[str, Any]) -> Float[Array, ""]:
+        """The value on all rows of a stream."""
+        raise TypeError(
+            f"{self.__name__} needs data in memory; pass a batch of the stream, or stream.sample(), and num_data if it "
+            "takes that. ig.fit takes the stream itself."
+        )
 
     def evaluate(self, model: Any, data: Data, **options: Any) -> Float[Array, ""]:
         return self._function(model, data, **options)
@@ -185,6 +202,11 @@ class Target(eqx.Module):
             options["num_data"] = num_data
         value = _number("objective(model, data)", objective.evaluate(model, data, **options))
         return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether the value depends on the data that the objective is called with."""
+        return unwrapped(self.fn)[0].needs_data
 
     def is_noisy(self, model: Any) -> bool:
         """Whether the value on all data is random."""

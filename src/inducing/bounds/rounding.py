@@ -47,11 +47,15 @@ def whitened_first_or_nan(conjugate: Conjugate, data: Data, Kuu: AbstractCovaria
     The bound is a small difference between Σ τ r² + Σ τ k and the part of it that the features explain, which has a
     relative error of ε |Luu⁻¹|.
     """
-    stats = whitened_first(conjugate, data, Kuu)
+    return or_nan(whitened_first(conjugate, data, Kuu), Kuu, jnp.sum(counts(data)))
+
+
+def or_nan(stats: Statistics, Kuu: AbstractCovariance, labels: Float[Array, ""]) -> Statistics:
+    """Sums in the more accurate order over this number of labels, with a NaN where rounding would falsify the bound."""
     if not isinstance(Kuu, Dense):
         return stats
     error = jnp.finfo(stats.squares.dtype).eps * jnp.sqrt(_condition(Kuu)) * (stats.squares + stats.trace)
-    right = error <= allowed_rounding(error.dtype) * jnp.sum(counts(data))
+    right = error <= allowed_rounding(error.dtype) * labels
     return stats._replace(squares=jnp.where(right, stats.squares, jnp.nan))
 
 

@@ -21,6 +21,8 @@ from jaxtyping import Array, Float
 from inducing._xla import compiled
 from inducing.bounds.collapsed import optimal_q
 from inducing.bounds.conjugate import Conjugate
+from inducing.bounds.optimal import precision
+from inducing.bounds.passes import pass_over, sums_of_rows
 from inducing.bounds.sums import Statistics, whitened_first
 from inducing.bounds.terms import counts, inputs, labels
 from inducing.checks import checked_data
@@ -28,6 +30,7 @@ from inducing.data import Data
 from inducing.linalg import Dense, batched
 from inducing.model import Model
 from inducing.priors.base import AbstractPrior
+from inducing.streams import Stream
 
 LABELS = 6000  # the most for which products with K̃ are affordable
 STEPS, ROWS = 10, 256  # of conjugate gradients, and rows of K̃ that are there at a time
@@ -50,7 +53,8 @@ def evidence_upper_bound(model: Model, data: Any) -> Float[Array, ""]:
 
     Args:
         model: one `SparseGP` layer with a Gaussian likelihood. Its q(u) does not matter.
-        data: (X, y) or `ig.Data`, all of them.
+        data: (X, y) or `ig.Data`, all of them; or an `ig.Stream`, over which this is one pass, without conjugate
+            gradients.
 
     Returns:
         The bound, one number.
@@ -66,6 +70,8 @@ def evidence_upper_bound(model: Model, data: Any) -> Float[Array, ""]:
         >>> bool(ig.collapsed_elbo(model, data) < ig.log_evidence(model, data) < ig.evidence_upper_bound(model, data))
         True
     """
+    if isinstance(data, Stream):
+        return compiled(_upper_of_sums)(pass_over(model, data).sum(sums_of_rows, model).stats)
     data = checked_data(model, data)
     return compiled(_upper)(model, data)
 
@@ -73,17 +79,24 @@ def evidence_upper_bound(model: Model, data: Any) -> Float[Array, ""]:
 def _upper(model: Model, data: Data) -> Float[Array, ""]:
     conjugate = Conjugate(model)
     stats = whitened_first(conjugate, data, conjugate.layer.factors().Kuu)
-    eye = jnp.eye(stats.Psi.shape[1], dtype=stats.Psi.dtype)[None]
-    quadratic = _by_the_trace(stats, eye)
+    quadratic = _by_the_trace(stats)
     if labels(data)[0].size <= LABELS:
         quadratic = jnp.maximum(quadratic, _by_conjugate_gradients(conjugate, optimal_q(model, data), data))
-    logdet = jnp.sum(batched("logdet", jax.vmap(Dense)(stats.Psi + eye)))
-    return 0.5 * (stats.log_tau - logdet - quadratic)
+    return _from_quadratic(stats, quadratic)
 
 
-def _by_the_trace(stats: Statistics, eye: Array) -> Float[Array, ""]:
+def _upper_of_sums(stats: Statistics) -> Float[Array, ""]:
+    return _from_quadratic(stats, _by_the_trace(stats))
+
+
+def _from_quadratic(stats: Statistics, quadratic: Array) -> Float[Array, ""]:
+    return 0.5 * (stats.log_tau - jnp.sum(batched("logdet", precision(stats))) - quadratic)
+
+
+def _by_the_trace(stats: Statistics) -> Float[Array, ""]:
     """ỹᵀ(Q̃ + (1 + t) I)⁻¹ỹ. Rounding may make t a little negative where features explain everything."""
     more = 1.0 + jnp.maximum(stats.trace - jnp.sum(jnp.trace(stats.Psi, axis1=1, axis2=2)), 0.0)
+    eye = jnp.eye(stats.Psi.shape[1], dtype=stats.Psi.dtype)[None]
     explained = jnp.sum(batched("root_solve", jax.vmap(Dense)(stats.Psi + more * eye), stats.c[..., None]) ** 2)
     return (stats.squares - explained) / more
 

@@ -18,5 +18,6 @@ from inducing.features.integral import Integral as Integral
 from inducing.features.integral import RegionAverage as RegionAverage
 from inducing.features.integral import plain_fourier as plain_fourier
 from inducing.features.multiscale import Multiscale as Multiscale
+from inducing.features.padded import Padded as Padded
 from inducing.features.points import InducingPoints as InducingPoints
 from inducing.features.spherical import SphericalHarmonics as SphericalHarmonics

@@ -128,13 +128,18 @@ class Fourier(AbstractFeatures):
 
     def fixed_sums(self, X, y, count):
         check_columns(self, X, 1)
+        theta = (2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a)
+        if isinstance(X, jax.core.Tracer):  # values are not known: where they lie outside, the sums are NaN
+            low, high = jnp.min(X), jnp.max(X)
+            outside = (low < self.a) | (high > self.b)
+            return fourier_sums(theta, jnp.where(outside, jnp.nan, y), count, self.num)
         low, high, a, b = float(X.min()), float(X.max()), float(self.a), float(self.b)
         if low < a or high > b:
             raise ValueError(
                 f"the data reach from {low:.6g} to {high:.6g}, beyond [{a:.6g}, {b:.6g}], where the features depend on "
                 "the kernel; use Fourier.around(X, num), or ig.collapsed_elbo."
             )
-        return fourier_sums((2.0 * math.pi / (self.b - self.a)) * (X[:, 0] - self.a), y, count, self.num)
+        return fourier_sums(theta, y, count, self.num)
 
 
 class FreeFourier(AbstractFeatures):

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing.features.base import AbstractFeatures
+from inducing.features.padded import Padded
 from inducing.gaussian import Coordinates
 from inducing.layers import qu
 from inducing.linalg import AbstractCovariance
@@ -44,8 +45,8 @@ def checked_features(features: Any, prior: AbstractPrior) -> Any:
             f"got {', '.join(dict.fromkeys(type(f).__name__ for f in features)) or 'none'} ({len(features)})."
         )
     if len({f.num_features for f in features}) > 1:
-        numbers = [f.num_features for f in features]
-        raise ValueError(f"features has {numbers} features for the latents; give each latent {max(numbers)}, say.")
+        most = max(f.num_features for f in features)
+        features = tuple(Padded(f, most) for f in features)
     return features if len(features) > 1 else features[0]
 
 

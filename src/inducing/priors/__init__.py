@@ -14,3 +14,4 @@ from inducing.priors.independent import Independent as Independent
 from inducing.priors.lmc import LMC as LMC
 from inducing.priors.lmc import IntrinsicCoregionalisation as IntrinsicCoregionalisation
 from inducing.priors.matrix_valued import MatrixValued as MatrixValued
+from inducing.priors.stack import Stack as Stack

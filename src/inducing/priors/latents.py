@@ -66,6 +66,12 @@ def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
             results.append(jax.vmap(lambda a, static=static: fn(*eqx.combine(a, static)))(stacked))
     if len(results) == 1:
         return results[0]
+    order = jnp.argsort(jnp.asarray([i for _, members in groups for i in members]))
+    return jax.tree.map(lambda a: a[order], joined(results))
+
+
+def joined(results: Sequence[PyTree]) -> PyTree:
+    """Concatenate results of several latents along their leading axes."""
     results = same_rank(results)
     if (
         len({jax.tree.structure(r) for r in results}) > 1
@@ -76,8 +82,7 @@ def grouped(fn: Callable, items: Sequence[tuple]) -> PyTree:
             f"the latents' features have covariances of different structures ({kinds}); use one kind of features for "
             "all latents, or wrap each latent's own as features.Union((own,)), which is always dense."
         )
-    order = jnp.argsort(jnp.asarray([i for _, members in groups for i in members]))
-    return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *results)
+    return jax.tree.map(lambda *a: jnp.concatenate(a), *results)
 
 
 def _equal_structures(split: Sequence[tuple[PyTree, PyTree]]) -> list[tuple[PyTree, list[int]]]:

@@ -15,10 +15,14 @@ from inducing.data import Data, as_data
 from inducing.declared import shown
 from inducing.model import Model
 from inducing.parameters import as_key, check, dtype_of
+from inducing.streams import Stream
 
 
 class Arguments(NamedTuple):
-    """The arguments of `fit`, which documents them. `checked` makes the data and held-out data `Data`."""
+    """The arguments of `fit`, which documents them. `checked` makes the data and held-out data `Data`.
+
+    Of a stream, `data` becomes its sample, from which starting values are made and what the message says.
+    """
 
     model: Model
     data: Any
@@ -42,6 +46,12 @@ class Arguments(NamedTuple):
     checkpoint: str | os.PathLike | None
     checkpoint_every: int | None
     seconds: float | None
+    stream: Stream | None = None
+
+    @property
+    def num_data(self) -> int:
+        """The number of all rows."""
+        return len(self.data if self.stream is None else self.stream)
 
 
 def checked(given: Arguments) -> Arguments:
@@ -55,12 +65,14 @@ def checked(given: Arguments) -> Arguments:
     check_model(model)
     _check_functions(given)
     check(model)
-    data = _counting(checked_data(model, given.data, every_output=True))
-    _check_numbers(given, len(data))
+    stream = given.data if isinstance(given.data, Stream) else None
+    data = _counting(checked_data(model, given.data if stream is None else stream.sample(), every_output=True))
+    _check_numbers(given, len(data) if stream is None else len(stream))
     if given.key is not None:
         as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
     return given._replace(
         data=data,
+        stream=stream,
         held_out=None if given.held_out is None else _checked_held_out(model, given.held_out, data),
         steps=None if given.steps is None else int(given.steps),
         batch_size=None if given.batch_size is None else int(given.batch_size),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from inducing._xla import barrier
+from inducing._xla import barrier, key_of_device, mean_over_devices, on_each_device
 from inducing.bounds.objective import Target
 from inducing.data import Data
 from inducing.parameters import as_key
@@ -24,22 +24,32 @@ class Loop(eqx.Module):
 
     Attributes:
         problem: the model split into free arrays and all the rest.
-        data: all data.
+        data: all data; None if batches are handed in.
         objective: what is maximised.
         optimiser: moves all free arrays that take no natural-gradient steps.
         natural: the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
             steps.
         batch_size: the number of rows in a minibatch; None for all data.
         per_datum: the positions of the arrays whose rows belong to single data. A minibatch moves only its own rows.
+        streamed: the number of all data, if batches are handed in.
     """
 
     problem: Problem
-    data: Data
+    data: Data | None
     objective: Target
     optimiser: optax.GradientTransformation = eqx.field(static=True)
     natural: tuple[tuple[int, int], ...] = eqx.field(static=True)
     batch_size: int | None = eqx.field(static=True)
     per_datum: tuple[int, ...] = eqx.field(static=True, default=())
+    streamed: int | None = eqx.field(static=True, default=None)
+
+    @property
+    def num_data(self) -> int:
+        """The number of all data."""
+        if self.data is not None:
+            return len(self.data)
+        assert self.streamed is not None
+        return self.streamed
 
     @property
     def rest(self) -> list[int]:
@@ -112,7 +122,8 @@ def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State
     with jax.numpy_dtype_promotion("standard"):
         optimiser = loop.optimiser.init([free[i] for i in loop.rest]) if loop.rest else ()
     zero = jnp.zeros((), jnp.int32)
-    order = jnp.arange(len(loop.data) if loop.batch_size else 0, dtype=jnp.int32)
+    drawn = loop.data is not None and loop.batch_size
+    order = jnp.arange(loop.num_data if drawn else 0, dtype=jnp.int32)
     return State(free, optimiser, start_key(key, start), order, zero, zero, zero)
 
 
@@ -147,9 +158,9 @@ def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> 
 
 def _rows(loop: Loop, key: Array, step: Int[Array, ""], order: Array) -> tuple[Int[Array, " N"], Data | None]:
     """The shuffled rows of the epoch of `step`, given those of the step before, and the rows of `step` (None: all)."""
-    if loop.batch_size is None:
+    if loop.batch_size is None or loop.data is None:
         return order, None
-    size, N = loop.batch_size, len(loop.data)
+    size, N = loop.batch_size, loop.num_data
 
     def new(_):
         return shuffled(jax.random.fold_in(jax.random.fold_in(key, step), 1), N)
@@ -172,15 +183,56 @@ def shuffled(key: Array, N: int) -> Int[Array, " N"]:
     return (packed & jnp.uint64(0xFFFFFFFF)).astype(jnp.int32)
 
 
-def _step(loop: Loop, pace: Pace, state: State, rows: Data | None) -> tuple[State, Float[Array, ""]]:
+def advance_on(
+    loop: Loop, pace: Pace, state: State, rows: Data, signals: Float[Array, "devices k"]
+) -> tuple[State, Float[Array, ""], Float[Array, " k"]]:
+    """Take one step on a minibatch whose rows are spread over the devices.
+
+    Value, gradient and signals are averaged over the devices by one all-reduce. Adam and natural gradients then use the
+    same averages, on every device.
+
+    Args:
+        loop: what does not change. Its data are None.
+        pace: the lengths of steps.
+        state: the state before the step.
+        rows: the minibatch.
+        signals: numbers of each device.
+
+    Returns:
+        The new state, the objective before the step, and the means of the signals.
+    """
+
+    def on_rows(loop, pace, state, rows, signals):
+        said = []
+
+        def mean(value, grads):
+            value, grads, means = mean_over_devices((value, grads, signals[0].astype(value.dtype)))
+            said.append(means)
+            return value, grads
+
+        new, value = _step(loop, pace, state, rows, mean)
+        return new, value, said[0]
+
+    return on_each_device(on_rows, (loop, pace, state), (rows, signals))
+
+
+def _step(
+    loop: Loop, pace: Pace, state: State, rows: Data | None, mean: Callable | None = None
+) -> tuple[State, Float[Array, ""]]:
+    """One step. `mean` averages value and gradient over the devices."""
     data = loop.data if rows is None else rows
+    assert data is not None
     step_key = jax.random.fold_in(state.key, state.step)
+    step_key = step_key if mean is None else key_of_device(step_key)
 
     def value_of(free):
-        return loop.objective(loop.problem.model(free), data, step_key, len(loop.data))
+        return loop.objective(loop.problem.model(free), data, step_key, loop.num_data)
 
     value, grads = jax.value_and_grad(value_of)(state.free)
-    free, optimiser = _update(loop, pace, state, value, grads, value_of)
+    if mean is not None:
+        value, grads = mean(value, grads)
+    over_all = value_of if mean is None else lambda free: mean_over_devices(value_of(free))
+    free, optimiser = _update(loop, pace, state, value, grads, over_all)
     if loop.batch_size is not None:
         for i in loop.per_datum:
             free[i] = state.free[i].at[data.index].set(free[i][data.index])

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +10,17 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from inducing._xla import compiled, limited_threads, own_array
+from inducing._xla import compiled, limited_threads, own_array, process
 from inducing.bounds.elbo import elbo
 from inducing.bounds.objective import Target
+from inducing.bounds.passes import Counted, Pass, model_of_counted
 from inducing.data import Data
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import POSITIVE, Partition, dtype_of, partition
+from inducing.streams.agreement import Agreement
 from inducing.training.arguments import Arguments, checked
+from inducing.training.ascent_by_passes import sums_at
 from inducing.training.checkpoint import Checkpoint, opened
 from inducing.training.compiled_steps import shuffled, start_key
 from inducing.training.gradient_steps import take_steps
@@ -113,7 +115,10 @@ def fit(
 
     Args:
         model: the model to train.
-        data: (X, y) or `ig.Data`.
+        data: (X, y) or `ig.Data`; or an `ig.Stream` of data larger than memory. Of a stream, starting values are made
+            from a sample, minibatches are read from it (default: 1024 rows), and the collapsed bound takes one pass
+            over it for a value and two with the gradient. With several devices or processes, each works on its share
+            of the rows; see `ig.distributed.initialize`.
         objective: a function of (model, data) to maximise. It also receives `key` and `num_data` if it accepts them, as
             `ig.elbo` does: `partial(ig.elbo, beta=0.5)`, `partial(ig.elbo, importance=10)`. An objective that does not
             accept `num_data` sees all data at every step. `ig.collapsed_elbo`, `ig.log_evidence` and `ig.gplvm_elbo` do
@@ -340,7 +345,9 @@ def _shorter(job: _Job, best: Outcome) -> Model | None:
     ):
         return None
     shorter = with_shorter_lengthscales(job.model, given.data, _trained(job.model, job.parts))
-    if shorter is None or not took_for_noise(best, plan.noisy, lambda: _likelihood(job, best), given.data):
+    if shorter is None or not took_for_noise(
+        best, plan.noisy, lambda: _likelihood(job, best), given.data, given.num_data
+    ):
         return None
     return shorter
 
@@ -356,28 +363,34 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
     data, held = given.data, given.held_out
     problem = make_problem(model, parts, data)
 
-    def build(free):
-        return _trained_program(plan)(problem, free, plan.optimal_q, data)[0] if plan.optimal_q else problem.model(free)
-
-    def held_out(free):
-        score = Target(plan.objective.fn)
-        return float(compiled(_held_out_score)(problem, free, score, data, held, seed, plan.optimal_q))
-
-    if not parts.free:
-        rows = data if plan.batch_size is None else data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
-        bound = compiled(_value)(model, plan.objective, rows, seed, len(data)) if held is None else held_out([])
-        history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
-        return Outcome(problem, [], history, float(bound), "nothing to train", 0)
     look, clock, checkpoint = watcher
-    if checkpoint is not None and (done := checkpoint.begin(int(seed[1]), problem)) is not None:
-        return done
-    score = None if held is None else held_out
     number = int(seed[1])
     deadline = np.inf if given.seconds is None else given.seconds * min(1.0, (number + 1) / given.starts)
+    agreement = Agreement(look, lambda: clock.now() >= deadline)
+    passes = Pass(given.stream, data, agreement) if given.stream is not None and plan.method == "collapsed" else None
+
+    def build(free):
+        optimal = _optimal_q(plan, data, passes, problem, free)
+        return _trained_program(plan)(problem, free, *optimal)[0] if plan.optimal_q else problem.model(free)
+
+    def held_out(free):
+        score, optimal = Target(plan.objective.fn), _optimal_q(plan, data, passes, problem, free)
+        return float(compiled(_held_out_score)(problem, free, score, given.num_data, held, seed, *optimal))
+
+    if not parts.free:
+        whole = plan.batch_size is None or given.stream is not None
+        rows = data if whole else data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
+        bound = compiled(_value)(model, plan.objective, rows, seed, given.num_data) if held is None else held_out([])
+        history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
+        return Outcome(problem, [], history, float(bound), "nothing to train", 0)
+    if checkpoint is not None and (done := checkpoint.begin(number, problem)) is not None:
+        return done
+    score = None if held is None else held_out
     may_level = plan.objective.is_in_nats and given.patience is None and given.optimiser is None
-    nats = len(data) if may_level else None
-    watch = Watch(given.progress, given.callback, given.patience, look, build, score, clock, deadline, nats)
-    run = Run(given, plan, model, problem, seed, watch, checkpoint)
+    nats = given.num_data if may_level else None
+    progress = given.progress if process()[0] == 0 else False
+    watch = Watch(progress, given.callback, given.patience, agreement, build, score, clock, deadline, nats)
+    run = Run(given, plan, model, problem, seed, watch, checkpoint, passes)
     outcome = climb(run) if plan.method in LBFGS else take_steps(run)
     if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can go on later
         checkpoint.end(outcome)
@@ -388,18 +401,32 @@ def _value(model: Model, objective: Target, data: Data, seed: Seed, num_data: in
     return objective(model, data, start_key(*seed), num_data)
 
 
-def _held_out_score(problem, free, score, data, held, seed, optimal_q) -> Array:
+def _optimal_q(plan: Plan, data: Data, passes: Pass | None, problem: Problem, free: list[Array]) -> tuple[Any, Any]:
+    """What sets q(u) to its optimum, if that happens at the end: a function, and the data or sums over them."""
+    if plan.optimal_q is None:
+        return None, None
+    if passes is None:
+        return plan.optimal_q, data
+    return model_of_counted, passes.sum(sums_at, problem, free)
+
+
+def _held_out_score(problem, free, score, num_data, held, seed, optimal_q, data) -> Array:
     model, key = problem.model(free), start_key(*seed)
     if optimal_q:
-        return elbo.evaluate(optimal_q(model, data), held, key=key, num_data=len(data))
-    return score(model, held, key, len(data))
+        return elbo.evaluate(optimal_q(model, data), held, key=key, num_data=num_data)
+    return score(model, held, key, num_data)
 
 
 def _finish(job: _Job, starts: _Starts) -> FitResult:
     """Build the best model and say what happened."""
     plan, data, best = job.plan, job.given.data, starts.best
-    program = _trained_program(plan)
-    build = partial(program, best.problem, best.free, plan.optimal_q, data if plan.optimal_q else None)
+    stream = job.given.stream
+    passes = Pass(stream, data) if stream is not None and plan.method == "collapsed" else None
+
+    def build():
+        optimal = _optimal_q(plan, data, passes, best.problem, best.free)
+        return _trained_program(plan)(best.problem, best.free, *optimal)
+
     try:
         trained, jitter = jax.block_until_ready(build())
     except KeyboardInterrupt:  # training is done: do not lose its result
@@ -415,6 +442,7 @@ def _finish(job: _Job, starts: _Starts) -> FitResult:
         noise=noise_share(trained.likelihood, data),
         unbounded=is_unbounded(plan, job.model, job.parts, data),
         missing=data.num_missing,
+        streamed=None if job.given.stream is None else len(job.given.stream),
     )
     return FitResult(tied_again(trained, job.parts), best.history, message(facts), plan.method, best.bound)
 
@@ -424,7 +452,7 @@ def _trained_program(plan: Plan) -> Callable:
 
 
 def _trained_model(
-    problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | None
+    problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | Counted | None
 ) -> tuple[Any, Array]:
     """The model of free arrays, with the optimal q(u) if there is one, and the largest relative jitter in it."""
     model = problem.model(free)

@@ -12,7 +12,8 @@ from jax.flatten_util import ravel_pytree
 
 from inducing._xla import compiled, own_array
 from inducing.parameters import dtype_of
-from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, initial_state
+from inducing.training.batches import Drawn, Streamed
+from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, initial_state
 from inducing.training.monitor import AT_START, LEVELLED, TIME, Monitor, Outcome
 from inducing.training.problem import free_positions
 from inducing.training.run import Run
@@ -31,7 +32,7 @@ def take_steps(run: Run) -> Outcome:
     gives the same result.
     """
     stepper, noisy = _Stepper(run), run.plan.noisy
-    rows = len(run.given.data)
+    rows = run.given.num_data
     window = min(max(50.0, rows / (run.plan.batch_size or rows)), 500.0) if noisy else 1.0
     monitor = Monitor(run.plan.steps, run.plan.method, window, run.watch)
     monitor.since = run.given.clamp
@@ -46,6 +47,7 @@ def take_steps(run: Run) -> Outcome:
             raise
         reason = "interrupted"
     finally:
+        stepper.batches.close()
         history = monitor.close(reason)
     failures = int(stepper.state.failures)
     if failures and failures == monitor.step:
@@ -102,20 +104,21 @@ class _Stepper:
         rate = RATE if given.learning_rate is None else float(given.learning_rate)
         optimiser = _adam(rate) if given.optimiser is None else given.optimiser
         per_datum = _per_datum(run)
-        loop = Loop(run.problem, given.data, plan.objective, optimiser, plan.natural, plan.batch_size, per_datum)
+        data = given.data if given.stream is None else None
+        kind = plan.objective, optimiser, plan.natural, plan.batch_size, per_datum
+        loop = Loop(run.problem, data, *kind, None if given.stream is None else len(given.stream))
         self._loop, self._run = loop, run
         self.fade_until(run.plan.steps)
         self.state = compiled(initial_state, once=True)(loop, *run.seed)
+        self.batches = Drawn() if given.stream is None else Streamed(run)
 
     def fade_until(self, end: int) -> None:
         """Let steps become shorter, if they do, in the last third of this number of steps."""
         self._pace = _pace(self._run, end)
 
     def after(self, n: int) -> tuple[State, np.ndarray]:
-        """The state after n steps, and the objective before each of them."""
-        steps = compiled(advance)(self._loop, self._pace, self.state, own_array(n, np.int32))
-        new, values = jax.block_until_ready(steps)
-        return new, np.asarray(values, float)[:n]
+        """The state after n steps, and the objective before each of them; of fewer steps if others asked to stop."""
+        return self.batches.advance(self._loop, self._pace, self.state, n)
 
 
 @cache

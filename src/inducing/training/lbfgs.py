@@ -14,6 +14,7 @@ from inducing._xla import compiled, own_array
 from inducing.bounds.collapsed import bound_of_sample, orders_of_sums
 from inducing.bounds.objective import Target
 from inducing.data import Data
+from inducing.training.ascent_by_passes import StreamedAscent
 from inducing.training.checkpoint import Checkpoint
 from inducing.training.compiled_steps import shuffled, start_key
 from inducing.training.monitor import AT_START, STOPPED, TIME, Monitor, Outcome
@@ -28,7 +29,7 @@ REACH = 3.0  # how far one step may move a free number: a factor of e³ for a sc
 
 
 class Ascent(eqx.Module):
-    """What L-BFGS maximises.
+    """What L-BFGS maximises, on data in memory.
 
     Attributes:
         problem: the model split into free arrays and all the rest.
@@ -43,6 +44,19 @@ class Ascent(eqx.Module):
     num_data: int
     objective: Target
     careful: Target | None = None
+
+    def trace(self, free: list[Array], key: Array | None) -> None:
+        """Trace the program, so that the first evaluation only has to compile and run it."""
+        compiled(value_and_gradient).lower(self, free, key)
+
+    def numbers(self, free: list[Array], key: Array | None) -> np.ndarray:
+        """The objective at free arrays, followed by its gradient."""
+        value, grads = compiled(value_and_gradient)(self, free, key)
+        return _flat([value, *grads])
+
+    def more_careful(self) -> "Ascent | None":
+        """The same with the objective computed more accurately."""
+        return None if self.careful is None else Ascent(self.problem, self.data, self.num_data, self.careful)
 
 
 def climb(run: Run) -> Outcome:
@@ -82,20 +96,24 @@ def climb(run: Run) -> Outcome:
     return Outcome(problem, best, history, monitor.best_score, reason, failures, sampled, SAMPLE)
 
 
-def _ascents(run: Run) -> list[tuple[Ascent, int]]:
+def _ascents(run: Run) -> list[tuple[Ascent | StreamedAscent, int]]:
     """What to maximise, and until which step: the objective on all data, after one on a sample if these are many."""
     data, steps, target = run.given.data, run.plan.steps, run.plan.objective
+    N, streamed = run.given.num_data, run.given.stream is not None
     if run.plan.method != "collapsed":
-        return [(Ascent(run.problem, data, len(data), target), steps)]
+        return [(Ascent(run.problem, data, N, target), steps)]
 
     def on(rows: Data, of: Callable[[Callable], Callable]) -> Ascent:
         orders = (Target(of(bound), target.log_prior) for bound in orders_of_sums(run.model, rows))
-        return Ascent(run.problem, rows, len(data), *orders)
+        return Ascent(run.problem, rows, N, *orders)
 
-    everything = on(data, lambda bound: bound), steps
-    if len(data) < MANY or steps < 3:
+    if run.passes is not None:
+        everything = StreamedAscent(run.problem, run.passes, target.log_prior), steps
+    else:
+        everything = on(data, lambda bound: bound), steps
+    if N < MANY or steps < 3:
         return [everything]
-    sample = data.rows(shuffled(start_key(*run.seed), len(data))[:SAMPLE])
+    sample = data if streamed else data.rows(shuffled(start_key(*run.seed), N)[:SAMPLE])
     return [(on(sample, lambda bound: partial(bound_of_sample, bound=bound)), min(FIRST, steps // 3)), everything]
 
 
@@ -106,7 +124,12 @@ def _start(problem: Problem) -> list[Array]:
 
 
 def maximise(
-    ascent: Ascent, start: list[Array], steps: int, monitor: Monitor, key: Array | None, checkpoint: Checkpoint | None
+    ascent: Ascent | StreamedAscent,
+    start: list[Array],
+    steps: int,
+    monitor: Monitor,
+    key: Array | None,
+    checkpoint: Checkpoint | None,
 ) -> tuple[str, int]:
     """Maximise until the bound converges or `steps` iterations are done.
 
@@ -124,7 +147,7 @@ def maximise(
     Raises:
         FloatingPointError: if the objective or its gradient is not finite at the start.
     """
-    compiled(value_and_gradient).lower(ascent, start, key)
+    ascent.trace(start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
     search = _Search(_evaluator(ascent, key, checkpoint), start, monitor)
     f, _ = search.value(search.best_x)
@@ -149,18 +172,17 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> 
     return jax.value_and_grad(value_of)(free)
 
 
-def _evaluator(ascent: Ascent, key: Array | None, checkpoint: Checkpoint | None) -> Callable:
+def _evaluator(ascent: Ascent | StreamedAscent, key: Array | None, checkpoint: Checkpoint | None) -> Callable:
     """The objective at free arrays followed by its gradient, by `careful` for a while after `objective` has given NaN.
 
     The number of values for which `careful` is used doubles each time.
     """
-    careful = None if ascent.careful is None else Ascent(ascent.problem, ascent.data, ascent.num_data, ascent.careful)
+    careful = ascent.more_careful()
     left, spell = 0, SPELL
 
-    def evaluate(ascent: Ascent, free: list[Array]) -> np.ndarray:
+    def evaluate(ascent: Ascent | StreamedAscent, free: list[Array]) -> np.ndarray:
         def compute() -> np.ndarray:
-            value, grads = compiled(value_and_gradient)(ascent, free, key)
-            return _flat([value, *grads])
+            return ascent.numbers(free, key)
 
         return compute() if checkpoint is None else checkpoint.numbers(free, compute)
 

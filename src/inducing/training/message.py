@@ -29,6 +29,7 @@ class Facts(NamedTuple):
         noise: the share of the noise in the variance of the labels; 0 if unknown.
         unbounded: whether the bound has no maximum.
         missing: the number of missing labels.
+        streamed: the number of rows of a stream; None for data in memory. `missing` and `noise` are then of a sample.
     """
 
     plan: Plan
@@ -41,6 +42,7 @@ class Facts(NamedTuple):
     noise: float
     unbounded: bool
     missing: int
+    streamed: int | None = None
 
 
 def message(facts: Facts) -> str:
@@ -48,7 +50,7 @@ def message(facts: Facts) -> str:
     best, plan, reached = facts.best, facts.plan, facts.reached
     says = [
         f"{plan.method} ({plan.why})",
-        f"{len(best.history.bound)} steps on {_rows(plan, best)}: {best.reason}",
+        f"{len(best.history.bound)} steps on {_rows(plan, best, facts.streamed)}: {best.reason}",
         f"bound {best.bound:.6g}",
     ]
     if len(reached) > 1:
@@ -69,13 +71,16 @@ def message(facts: Facts) -> str:
             "0: freeze the likelihood or pass a log_prior of it"
         )
     if facts.missing:
-        says.append(f"{facts.missing} missing label{'s' if facts.missing > 1 else ''}")
+        where = "" if facts.streamed is None else " in a sample"
+        says.append(f"{facts.missing} missing label{'s' if facts.missing > 1 else ''}{where}")
     says.append(f"largest relative jitter {facts.jitter:.0e}")
     return "; ".join(says) + "."
 
 
-def _rows(plan: Plan, best: Outcome) -> str:
+def _rows(plan: Plan, best: Outcome, streamed: int | None) -> str:
     rows = "all data" if plan.batch_size is None else f"minibatches of {plan.batch_size}"
+    if streamed is not None:
+        rows += f", a stream of {streamed} rows" if plan.batch_size is None else f" from a stream of {streamed} rows"
     return rows + (f" (the first {best.sampled} on a sample of {best.sample})" if best.sampled else "")
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array
 
+from inducing.streams.agreement import Agreement
 from inducing.training.levelling import has_levelled
 from inducing.training.problem import Problem
 
@@ -107,7 +108,7 @@ class Watch(NamedTuple):
         progress: whether to show a progress bar, or its label.
         callback: the user's callback.
         patience: the number of steps without improvement after which to stop.
-        look: raises KeyboardInterrupt if the user has pressed Ctrl-C.
+        agreement: says whether to stop because of Ctrl-C, or because the time is up.
         build: makes a model from free arrays.
         held_out: the score of free arrays on held-out data.
         clock: measures the time of the fit.
@@ -119,7 +120,7 @@ class Watch(NamedTuple):
     progress: bool | str
     callback: Callable | None
     patience: int | None
-    look: Callable[[], None]
+    agreement: Agreement
     build: Callable[[list[Array]], Any]
     held_out: Callable[[list[Array]], float] | None
     clock: Clock
@@ -143,7 +144,8 @@ class Monitor:
 
     def __init__(self, total: int, label: str, window: float, watch: Watch, fewest: int = 300):
         self.build, self.callback, self.held_out = watch.build, watch.callback, watch.held_out
-        self.patience, self.look, self.window, self.clock = watch.patience, watch.look, window, watch.clock
+        self.patience, self.window, self.clock = watch.patience, window, watch.clock
+        self.agreement, self.look = watch.agreement, watch.agreement.look
         self.deadline, self.num_data, self.fewest, self.since = watch.deadline, watch.num_data, fewest, 0
         self.total, self.looked = total, 0
         self.bounds: list[np.ndarray] = []
@@ -188,7 +190,8 @@ class Monitor:
             self.best_score, self.best, self.best_step, self.outdated = float(score), parameters, self.step, False
         if self.callback is not None:
             seconds = self.clock.now() - self.started
-            if self.callback(Progress(self.step, float(score), seconds, lambda: self.build(parameters))):
+            asked = self.callback(Progress(self.step, float(score), seconds, lambda: self.build(parameters)))
+            if self.agreement.asks_to_stop(bool(asked)):
                 return STOPPED
         if self.patience is not None and self.step - self.best_step >= self.patience:
             return f"no improvement for {self.step - self.best_step} steps"
@@ -206,7 +209,7 @@ class Monitor:
     @property
     def out_of_time(self) -> bool:
         """Whether the time of this run is over."""
-        return self.clock.now() >= self.deadline
+        return self.agreement.is_over()
 
     def change(self) -> None:
         """Announce a new objective: the parameters judged next replace the best, unless held-out data decide."""

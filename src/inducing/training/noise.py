@@ -19,7 +19,9 @@ LITTLE = 0.05  # nats for each label, about a tenth of its variance
 SETTLED = 300  # a run of fewer gradient steps may just not have come far
 
 
-def took_for_noise(best: Outcome, noisy: bool, likelihood: Callable[[], AbstractLikelihood], data: Data) -> bool:
+def took_for_noise(
+    best: Outcome, noisy: bool, likelihood: Callable[[], AbstractLikelihood], data: Data, num_data: int
+) -> bool:
     """Whether a fit has ended where a constant function is about as good.
 
         bound ≤ max_c Σ log p(y | f = c) + 0.05 (number of labels)
@@ -28,7 +30,8 @@ def took_for_noise(best: Outcome, noisy: bool, likelihood: Callable[[], Abstract
         best: how the best start ended, by an objective in nats.
         noisy: whether that objective is noisy.
         likelihood: gives the likelihood that it trained.
-        data: the training data.
+        data: the training data, or a sample of them.
+        num_data: the number of training data.
     """
     bounds = best.history.bound[np.isfinite(best.history.bound)]
     done = best.reason.startswith(ENDED) or (best.reason == "all steps done" and len(bounds) >= SETTLED)
@@ -36,6 +39,7 @@ def took_for_noise(best: Outcome, noisy: bool, likelihood: Callable[[], Abstract
     if not done or data.x is None or not (variance > 0).all():
         return False
     reached = bounds[-max(50, len(bounds) // 10) :].mean() if noisy else bounds.max()
+    reached = reached * (len(data) / num_data)
     return bool(reached <= log_prob_of_constant(likelihood(), data) + LITTLE * n.sum())
 
 

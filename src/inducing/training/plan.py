@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from inducing._xla import num_devices
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.bounds.objective import Optimum, Target
 from inducing.layers import qu
@@ -80,6 +81,8 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
     if method == "auto":
         method, why = _choose(given, model, target, optimum, q, bool(options))
     _check_method(method, given, options, noisy)
+    if given.stream is not None:
+        _check_stream(method, target, model)
     if method == "collapsed":
         bound = _collapsed(model, optimum)
         target = target if target.is_at(optimum) else Target(bound, given.log_prior)
@@ -120,7 +123,7 @@ def _step_options(given: Arguments, target: Target) -> tuple[str, ...]:
 
 
 def _has_minibatches(given: Arguments) -> bool:
-    return given.batch_size is not None and given.batch_size < len(given.data)
+    return given.batch_size is not None and (given.stream is not None or given.batch_size < len(given.data))
 
 
 def _trained_q(model: Model, parts: Partition) -> Positions:
@@ -142,7 +145,7 @@ def _choose(
         if target.is_noisy(model):
             return "adam", "the objective samples"
         return "lbfgs", "the objective is of all data and has no noise"
-    if q and collapsed and not ignores_q and not stepwise and _is_affordable(model, len(given.data)):
+    if q and collapsed and not ignores_q and not stepwise and _is_affordable(model, given.num_data):
         return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
     if q and not ignores_q and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
@@ -170,6 +173,21 @@ def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy
         raise ValueError(
             f"gamma={given.gamma} is the length of natural-gradient steps, which {method!r} does not take; leave it "
             "out."
+        )
+
+
+def _check_stream(method: str, target: Target, model: Model) -> None:
+    """Refuse what needs all data in memory."""
+    by_minibatches = method not in LBFGS and target.takes_num_data
+    if not by_minibatches and method != "collapsed" and target.needs_data:
+        raise ValueError(
+            "this objective or method needs all data in memory, and a stream does not give them; use one that takes "
+            "minibatches, such as ig.elbo with 'natgrad' or 'adam', or method='collapsed'."
+        )
+    if num_devices() > 1 and jax.tree.leaves([layer.per_datum() for layer in model.layers]):
+        raise ValueError(
+            f"a PerDatumEncoder holds numbers of each datum and trains on one device, and there are {num_devices()}; "
+            "use ig.layers.Amortised."
         )
 
 
@@ -219,6 +237,8 @@ def _batch_size(given: Arguments, target: Target) -> int | None:
     """The number of rows in a minibatch; None for all data."""
     if given.batch_size is not None:
         return given.batch_size if _has_minibatches(given) else None
+    if given.stream is not None:
+        return min(BATCH, given.num_data)
     return BATCH if target.takes_num_data and len(given.data) > 2 * BATCH else None
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array
 
+from inducing.bounds.passes import Pass
 from inducing.model import Model
 from inducing.training.arguments import Arguments
 from inducing.training.checkpoint import Checkpoint
@@ -26,6 +27,7 @@ class Run(NamedTuple):
         seed: from which `start_key` makes the random key.
         watch: what is called between steps.
         checkpoint: where the run keeps what it has done, if the user asked for it.
+        passes: passes over the stream, for the collapsed bound of a stream.
     """
 
     given: Arguments
@@ -35,3 +37,4 @@ class Run(NamedTuple):
     seed: Seed
     watch: Watch
     checkpoint: Checkpoint | None
+    passes: Pass | None = None

@@ -1,0 +1,281 @@
+"""`Stream`: data larger than memory."""
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from inducing.data import Data
+from inducing.streams.arrays import Arrays, Replayed
+from inducing.streams.order import Order
+from inducing.streams.reader import HELD, Reader
+from inducing.streams.source import AbstractSource, Cursor, Rows, joined, padded
+from inducing.streams.tables import Columns, Tables, files_of
+
+SAMPLE, PLACES = 20_000, 16  # rows of a sample, and the most blocks that it is taken from
+
+
+class Stream:
+    """Rows that are read while a model is trained on them, so that memory does not grow with their number.
+
+    Use it in place of the data in `ig.fit`, `ig.collapsed_elbo`, `ig.collapse` and `ig.evidence_upper_bound`. Where a
+    function needs data in memory, such as `ig.initialise.kmeans`, pass `stream.sample()`.
+
+    A minibatch is a function of the random key and the step alone. In each epoch the blocks of the source (row groups
+    of Parquet files) are permuted, and rows are shuffled inside a window. With several processes each reads its own
+    part, and the minibatch of all of them together is the same as that of one.
+
+    Args:
+        source: one of
+
+            - a path, a folder, a pattern such as `"rows/*.parquet"`, a URI such as `"s3://bucket/rows"`, or a list of
+              these. Parquet, Arrow (`.arrow`, `.feather`), `.csv` and `.csv.gz` files; this needs pyarrow, which
+              `pip install 'inducing[tables]'` brings.
+            - a pair of arrays (X, y), or one array [N, columns]; of a memory map only the rows that are needed are
+              read.
+            - an iterable of batches that can be repeated, such as a data loader, or a function that returns an
+              iterator of them. Batches are pairs (X, y), `ig.Data`, or mappings of columns. Needs `num_data`.
+        x: the name of the column of inputs, or a list of names; numbers of columns if the source is one array.
+        y: the same for labels. Empty cells and NaN are missing labels.
+        weight: the name of a column that says how often each row counts.
+        index: the name of a column with the number of each datum, for whatever belongs to single data. By default rows
+            are counted from 0.
+        num_data: the number of rows, if the source gives batches.
+        filesystem: a file system of pyarrow that opens the paths.
+        window: about how many rows are shuffled, and in memory, at a time.
+
+    Raises:
+        ImportError: if files are to be read and pyarrow is not installed.
+        FileNotFoundError: if no file has that name.
+        ValueError: if a file lacks a column, or a column does not hold numbers.
+        TypeError: if the source is of another kind.
+
+    Examples:
+        >>> stream = Stream((np.arange(100.0), np.ones(100)))
+        >>> len(stream), stream.sample().x.shape
+        (100, (100, 1))
+        >>> batch = next(stream.batches(4))
+        >>> batch.x.shape, batch.y.shape
+        ((4, 1), (4, 1))
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        x: Any = None,
+        y: Any = None,
+        *,
+        weight: str | None = None,
+        index: str | None = None,
+        num_data: int | None = None,
+        filesystem: Any = None,
+        window: int = 2**18,
+    ):
+        if window < 1:
+            raise ValueError(f"window must be a number of rows, at least 1, got {window!r}.")
+        names = _listed(x), _listed(y)
+        self._window = int(window)
+        self._source = _source(source, names, (index, weight), num_data, filesystem)
+        self._sample: Rows | None = None
+
+    def __len__(self) -> int:
+        return self._source.num_rows
+
+    def __repr__(self) -> str:
+        return f"Stream({self._source!r}, {len(self)} rows, window {self._window})"
+
+    def sample(self) -> Data:
+        """Up to 20,000 rows in memory: the same on every process, and whatever the random key.
+
+        They are random rows of up to 16 blocks, spread over the source. (A source that cannot be read in any order
+        gives the first 16 blocks of 65,536 rows.)
+
+        Returns:
+            The rows as `ig.Data`.
+        """
+        if self._sample is None:
+            self._sample = self._drawn()
+        rows = self._sample
+        return Data(rows.x, rows.y, None, rows.index, rows.weight)
+
+    def batches(self, batch_size: int, *, seed: int | tuple[int, ...] = 0, first: int = 0) -> Iterator[Data]:
+        """The minibatches of all steps, without end.
+
+        Args:
+            batch_size: the number of rows in a minibatch.
+            seed: whole numbers that decide on the order of the rows.
+            first: the step to begin with.
+
+        Returns:
+            An iterator of `ig.Data`. A thread reads ahead of it.
+
+        Raises:
+            ValueError: if there are fewer rows than `batch_size`.
+        """
+        seed = (seed,) if isinstance(seed, int) else seed
+        for rows in self.rows(batch_size, seed, first):
+            yield Data(rows.x, rows.y, None, rows.index, rows.weight)
+
+    def rows(
+        self,
+        batch_size: int,
+        seed: tuple[int, ...],
+        first: int = 0,
+        part: int = 0,
+        parts: int = 1,
+        prepare: Callable[[Rows], Any] = lambda rows: rows,
+    ) -> Generator[Any]:
+        """A part of the minibatches of all steps, as NumPy arrays, read ahead by a thread.
+
+        Args:
+            batch_size: the number of rows in a minibatch, of which a part has an equal share.
+            seed: whole numbers that decide on the order of the rows.
+            first: the step to begin with.
+            part: the number of the part.
+            parts: the number of parts, which divides `batch_size` and 64.
+            prepare: called for each minibatch in that thread; what it returns is given out.
+        """
+        if not 1 <= batch_size <= len(self):
+            raise ValueError(f"batch_size must be from 1 to the number of rows, {len(self)}, got {batch_size}.")
+        order = Order(self._source.blocks, self._source.seeks, batch_size, self._window, seed)
+        if order.shards % parts:
+            raise ValueError(
+                f"a minibatch of {batch_size} rows cannot be shared by {parts} processes; use a batch_size that is a "
+                f"multiple of {parts}, and a number of processes that divides 64."
+            )
+        prepared = map(prepare, self._in_order(order, first, part, parts))
+        return _closing(Reader(prepared, HELD * parts // batch_size))
+
+    def _in_order(self, order: Order, step: int, part: int, parts: int) -> Iterator[Rows]:
+        epoch, window, batch = order.place(step)
+        while True:
+            cursor = Cursor(self._source, order.order_of_blocks(epoch))
+            while window * order.per_window < order.per_epoch:
+                held = cursor.read(*order.range_of(window, part, parts))
+                for rows in order.rows_of(epoch, window, part, parts)[batch:]:
+                    yield held.take(rows)
+                window, batch = window + 1, 0
+            epoch, window = epoch + 1, 0
+
+    def chunks(
+        self, size: int, part: int = 0, parts: int = 1, prepare: Callable[[Rows], Any] = lambda rows: rows
+    ) -> Generator[Any]:
+        """All rows once, in the order of the source, read ahead by a thread.
+
+        Args:
+            size: the number of rows of a chunk. The last chunks are filled with rows without labels.
+            part: the number of the part.
+            parts: the number of parts, all of which have equally many chunks.
+            prepare: called for each chunk in that thread; what it returns is given out.
+        """
+
+        def read() -> Iterator[Rows]:
+            cursor = Cursor(self._source, np.arange(len(self._source.blocks)))
+            nothing = cursor.read(0, 1).without_labels()
+            each = -(-len(self) // (size * parts))  # chunks of a part
+            for chunk in range(part * each, (part + 1) * each):
+                first, last = min(chunk * size, len(self)), min((chunk + 1) * size, len(self))
+                rows = cursor.read(first, last) if first < last else nothing
+                yield padded(rows, size)
+
+        return _closing(Reader(map(prepare, read()), HELD // size))
+
+    def _drawn(self) -> Rows:
+        """Rows for `sample`."""
+        blocks, rng = self._source.blocks, np.random.default_rng(0)
+        if self._source.seeks:
+            chosen = np.unique(np.linspace(0, len(blocks) - 1, PLACES).astype(int))
+        else:
+            chosen = np.arange(min(PLACES, len(blocks)))
+        total = int(blocks[chosen].sum())
+        ends, cursor, pieces = np.cumsum(blocks), Cursor(self._source, np.arange(len(blocks))), []
+        for block in chosen:
+            rows = cursor.read(int(ends[block] - blocks[block]), int(ends[block]))
+            size = -(-SAMPLE * len(rows) // total)
+            pieces.append(rows if total <= SAMPLE else rows.take(np.sort(rng.permutation(len(rows))[:size])))
+        return joined(pieces).take(slice(0, SAMPLE)) if total <= SAMPLE else joined(pieces)
+
+
+def _closing(reader: Reader) -> Generator[Any]:
+    """The items of a reader, which is closed when nobody needs them any more."""
+    try:
+        yield from reader
+    finally:
+        reader.close()
+
+
+def arrays_of(rows: Rows, dtype: Any) -> list[np.ndarray]:
+    """The arrays of a `Data` of these rows, in the order of its leaves.
+
+    Args:
+        rows: the rows.
+        dtype: the floating-point dtype.
+
+    Examples:
+        >>> [a.dtype.name for a in arrays_of(Rows(None, np.zeros((2, 1)), np.arange(2), None), np.float32)]
+        ['float32', 'bool', 'int64']
+    """
+    whole = jax.dtypes.canonicalize_dtype(np.int64)
+    arrays = (rows.x, rows.y, ~np.isnan(rows.y), rows.index, rows.weight)
+    kinds = (dtype, dtype, bool, whole, dtype)
+    return [a.astype(kind, copy=False) for a, kind in zip(arrays, kinds, strict=True) if a is not None]
+
+
+def _listed(names: Any) -> list[Any]:
+    """A list of names of columns."""
+    if names is None:
+        return []
+    return [names] if isinstance(names, str | int) else list(names)
+
+
+def _source(
+    source: Any, names: tuple[list, list], others: tuple[Any, Any], num_data: int | None, filesystem: Any
+) -> AbstractSource:
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    if isinstance(paths, list) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
+        if not names[1] or not all(isinstance(name, str) for name in (*names[0], *names[1])):
+            raise ValueError("files need the names of their columns: x=['a', 'b'], y='price'.")
+        fs, files = files_of([os.fspath(path) for path in paths], filesystem)
+        return Tables(files, fs, Columns(*names, *others))
+    if isinstance(source, np.ndarray):
+        if source.ndim != 2 or not names[1]:
+            raise ValueError("an array must be [N, columns], with the numbers of its columns: x=[0, 1], y=2.")
+        x, y, *rest = ([*names[0]] or None, names[1], *others)
+        return Arrays(
+            *(None if columns is None else _Selected(source, columns) for columns in (x, y)), *_vectors(source, rest)
+        )
+    if isinstance(source, tuple) and len(source) == 2:
+        return Arrays(*(None if a is None else a if isinstance(a, np.ndarray) else np.asarray(a) for a in source))
+    begin: Callable[[], Iterable[Any]] | None = source if callable(source) else None
+    if begin is None and isinstance(source, Iterable) and iter(source) is not source:
+        begin = lambda: source  # noqa: E731
+    if begin is None:
+        raise TypeError(
+            "source must be paths, arrays (X, y), or batches that can be repeated (an iterable, or a function that "
+            f"returns an iterator), got {type(source).__name__}."
+        )
+    if num_data is None or num_data < 1:
+        raise ValueError(f"a source of batches needs num_data, the number of its rows, got {num_data!r}.")
+    return Replayed(begin, int(num_data), names, others)
+
+
+class _Selected:
+    """Some columns of an array [N, columns], read when rows are taken."""
+
+    ndim = 2
+
+    def __init__(self, array: np.ndarray, columns: list[int]):
+        self._array, self._columns, self.dtype = array, columns, array.dtype
+        self.shape = (len(array), len(columns))
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self._array[rows][:, self._columns]
+
+
+def _vectors(source: np.ndarray, columns: list[Any]) -> list[Any]:
+    return [None if column is None else source[:, column] for column in columns]

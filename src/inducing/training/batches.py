@@ -1,0 +1,112 @@
+"""Where the minibatch of a step comes from: rows drawn inside the compiled loop, or rows of a stream handed in."""
+
+from collections.abc import Generator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from inducing._xla import compiled, copied, local, own_array, process, spread
+from inducing.data import Data
+from inducing.model import Model
+from inducing.parameters import dtype_of
+from inducing.streams.source import Rows
+from inducing.streams.stream import arrays_of
+from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, advance_on, start_key
+from inducing.training.run import Run
+
+
+class Drawn:
+    """All data are in memory, and the compiled loop draws rows from them."""
+
+    def advance(self, loop: Loop, pace: Pace, state: State, n: int) -> tuple[State, np.ndarray]:
+        """The state after n steps, and the objective before each of them."""
+        new, values = jax.block_until_ready(compiled(advance)(loop, pace, state, own_array(n, np.int32)))
+        return new, np.asarray(values, float)[:n]
+
+    def close(self) -> None:
+        """End."""
+
+
+class Streamed:
+    """Minibatches of a stream, which a thread reads ahead.
+
+    Where it is in the stream follows from the number of the step alone.
+    """
+
+    def __init__(self, run: Run):
+        assert run.given.stream is not None and run.plan.batch_size is not None
+        self._stream, self._size, self._model = run.given.stream, run.plan.batch_size, run.model
+        self._like, self._agreement = run.given.data, run.watch.agreement
+        self._seed = _numbers_of(start_key(*run.seed))
+        self._dtype = dtype_of(run.model)
+        self._rows: Generator[list[np.ndarray]] | None = None
+        self._step = -1  # of the next minibatch
+        self._unchecked = len(self._stream) // self._size
+        self._fixed: tuple[Any, Any, Any, Any] | None = None
+
+    def advance(self, loop: Loop, pace: Pace, state: State, n: int) -> tuple[State, np.ndarray]:
+        """The state after n steps, or fewer if a process asks to stop, and the objective before each of them."""
+        step = int(state.step)
+        if step != self._step:
+            self.close()
+            self._rows = self._stream.rows(self._size, self._seed, step, *process(), self._prepare)
+            self._step = step
+        loop, pace = self._everywhere(loop, pace)
+        state, values, before = copied(state), [], None
+        for _ in range(min(n, CHUNK)):
+            rows, signals = self._next(), spread([self._agreement.own(self._dtype)])
+            state, value, said = compiled(advance_on)(loop, pace, state, rows, *signals)
+            self._step += 1
+            values.append(value)
+            if before is not None and self._agreement.hears(before):  # those of the step before: two are under way
+                break
+            before = said
+        else:
+            self._agreement.hears(said)
+        values = np.array([float(local(value)) for value in values])
+        return jax.block_until_ready(local(state)), values
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._rows is not None:
+            self._rows.close()
+
+    def _next(self) -> Data:
+        """The next minibatch; if it cannot be read, one of zeros, and the others hear of it."""
+        try:
+            assert self._rows is not None
+            arrays = next(self._rows)
+        except Exception as error:
+            self._agreement.failed(error)
+            arrays = [
+                np.zeros((self._size // process()[1], *a.shape[1:]), a.dtype) for a in jax.tree.leaves(self._like)
+            ]
+        return jax.tree.unflatten(jax.tree.structure(self._like), spread(arrays))
+
+    def _prepare(self, rows: Rows) -> list[np.ndarray]:
+        """The arrays of a minibatch. It is checked in the first epoch of a call."""
+        if self._unchecked > 0:
+            check_labels(self._model, rows)
+            self._unchecked -= 1
+        return arrays_of(rows, self._dtype)
+
+    def _everywhere(self, loop: Loop, pace: Pace) -> tuple[Loop, Pace]:
+        """Loop and pace on all devices, copied once."""
+        if self._fixed is None or self._fixed[0] is not loop or self._fixed[1] is not pace:
+            self._fixed = loop, pace, copied(loop), copied(pace)
+        return self._fixed[2:]
+
+
+def _numbers_of(key: Array) -> tuple[int, ...]:
+    return tuple(map(int, np.asarray(jax.random.key_data(key)).reshape(-1)))
+
+
+def check_labels(model: Model, rows: Rows) -> None:
+    """Refuse labels that the likelihood cannot have, and indices of data that the model does not know."""
+    mask = ~np.isnan(rows.y)
+    for layer in model.layers:
+        layer.check_index(rows.index)
+    model.likelihood.check_index(rows.index, mask)
+    model.likelihood.check(rows.y, index=rows.index)

@@ -1,0 +1,149 @@
+"""Priors over latents that are themselves priors, and latents with different numbers of features."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inducing as ig
+
+K, P, F = ig.kernels, ig.priors, ig.features
+X = jnp.linspace(0.0, 1.0, 5)[:, None]
+W = np.array([[1.0, 0.3, 0.2], [2.0, -0.3, 0.5]])
+CONVOLVED = P.ConvolutionProcess(P.GaussianSmoothing([[0.3], [0.5]]), K.SquaredExponential(0.6), mean=0.7)
+SLOPES = P.Derivative(ig.GP(K.SquaredExponential(0.7), 2.0), dim=1, values=True)
+ROUGH = P.ConvolutionProcess(P.GaussianSmoothing([[0.3], [0.5]]), K.Matern12())
+RANDOM = np.random.default_rng(0)
+
+
+def points(num):
+    return F.InducingPoints(np.linspace(0.0, 1.0, num)[:, None])
+
+
+@eqx.filter_jit
+def covariance(prior, X):
+    return prior.covariance(X)
+
+
+@eqx.filter_jit
+def drawn(prior, keys, X):
+    return jax.lax.map(lambda key: prior.draw(key, 16)(X), keys, batch_size=50)
+
+
+def side_by_side(covs, n):
+    """The covariance of independent processes with covariances [n·P_i, n·P_i], datum by datum."""
+    widths = [len(C) // n for C in covs]
+    ends = np.cumsum([0, *widths])
+    out = np.zeros((n, ends[-1], n, ends[-1]))
+    for C, a, b in zip(covs, ends, ends[1:], strict=False):
+        out[:, a:b, :, a:b] = np.reshape(C, (n, b - a, n, b - a))
+    return out
+
+
+@pytest.mark.parametrize("inner", [CONVOLVED, SLOPES, P.LMC([[1.0], [-2.0]], K.Matern52(), mean=1.0)])
+def test_mixtures_of_priors(inner):
+    """Covariance, mean and moments of draws of W g for g = (two outputs of a prior, a GP)."""
+    rough = ig.GP(K.Matern32(0.5), 1.0)
+    prior = P.LMC(W, [inner, rough], mean=ig.means.Constant(0.5))
+    both = side_by_side([inner.covariance(X), rough.kernel.gram(X)], 5)
+    truth = np.einsum("pa,naMb,qb->npMq", W, both, W).reshape(10, 10)
+    np.testing.assert_allclose(covariance(prior, X), truth, atol=1e-12)
+    mean = np.concatenate([inner.mean(X), np.ones((5, 1))], axis=1) @ W.T + 0.5
+    np.testing.assert_allclose(prior.mean(X), mean, atol=1e-12)
+    np.testing.assert_allclose(P.Stack([inner, rough]).covariance(X), both.reshape(15, 15), atol=1e-12)
+    f = np.asarray(drawn(prior, jax.random.split(jax.random.key(0), 1000), X)).reshape(1000, 10)
+    error = np.sqrt(np.diag(truth) / 1000)
+    assert (np.abs(f.mean(axis=0) - mean.ravel()) < 5 * error).all()
+    products = (f - mean.ravel())[:, :, None] * (f - mean.ravel())[:, None, :]
+    assert (np.abs(products.mean(axis=0) - truth) < 5 * products.std(axis=0) / 1000**0.5 + 1e-9).all()
+
+
+def test_mixtures_of_mixtures_are_mixtures():
+    """All of a model, with features of different numbers, beside that with the product of the matrices."""
+    A, B = RANDOM.normal(size=(3, 2)), RANDOM.normal(size=(2, 2))
+    kernels, features = [K.Matern52(0.5), K.Matern32(0.8)], [points(3), points(4)]
+    y = RANDOM.normal(size=(5, 3))
+    q = {"mean": RANDOM.normal(size=(2, 4)), "root": 0.5 * np.eye(4) * np.ones((2, 1, 1))}
+
+    @eqx.filter_jit
+    def values(prior):
+        model = ig.Model(ig.SparseGP(prior, features, **q), ig.likelihoods.Gaussian(0.1))
+        return ig.elbo(model, (X, y)), ig.collapsed_elbo(model, (X, y)), model.posterior(X, full_cov=True).covariance
+
+    nested, plain = values(P.LMC(A, P.LMC(B, kernels))), values(P.LMC(A @ B, kernels))
+    for a, b in zip(nested, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def test_slopes_of_mixtures_have_the_derivative_on_the_smoothing():
+    """Matern12 has no slopes, but smoothed ones have; the other latent has some of its own."""
+    smooth = K.SquaredExponential(0.5)
+    V = np.array([[1.0, -1.0, 2.0]])
+    prior = P.Derivative(P.LMC(V, [ROUGH, smooth]), dim=1)
+    slopes = [P.Derivative(p, dim=1).covariance(X) for p in (ROUGH, ig.GP(smooth))]
+    truth = np.einsum("pa,naMb,qb->npMq", V, side_by_side(slopes, 5), V).reshape(5, 5)
+    np.testing.assert_allclose(covariance(prior, X), truth, rtol=1e-9)
+
+
+@pytest.mark.parametrize("coordinates", ["u", "w"])
+def test_latents_have_different_numbers_of_features(coordinates):
+    """Independent outputs with 3 and 5 features are two models with 3 and 5."""
+    kernels, y = [K.Matern52(0.5), K.SquaredExponential(0.3)], RANDOM.normal(size=(5, 2))
+    means = [ig.means.Constant(0.4), ig.means.Constant(-1.0)]
+    features = [points(3), points(5)]
+
+    @eqx.filter_jit
+    def values(prior, features, y):
+        model = ig.Model(ig.SparseGP(prior, features, coordinates=coordinates), ig.likelihoods.Gaussian(0.1))
+        best = ig.collapse(model, (X, y))
+        return ig.elbo(model, (X, y)), ig.collapsed_elbo(model, (X, y)), ig.elbo(best, (X, y)), best.posterior(X).mean
+
+    gps = [ig.GP(k, m) for k, m in zip(kernels, means, strict=True)]
+    own = [values(gp, f, y[:, i : i + 1]) for i, (gp, f) in enumerate(zip(gps, features, strict=True))]
+    *bounds, mean = values(P.Independent(gps), features, y)
+    np.testing.assert_allclose(bounds, np.sum([o[:3] for o in own], axis=0), rtol=1e-8)
+    np.testing.assert_allclose(mean, np.concatenate([o[3] for o in own], axis=1), atol=1e-8)
+
+
+def test_features_see_what_a_mixture_takes_of_values_and_slopes():
+    """f = W (g, g', h): Cov(u, f(x)) = W_0 k(z, x) + W_1 ∂k(z, x)/∂x for u = g(z)."""
+    prior, Z = P.LMC(W, [SLOPES, ig.GP(K.Matern32(0.5))]), np.array([[0.1], [0.6]])
+    K_uf = eqx.filter_jit(lambda prior: prior.Kuf(F.InducingPoints(Z), X))(prior)
+    x = np.asarray(X)[:, 0]
+    d = (Z - x) / 0.7
+    k = np.exp(-0.5 * d**2)
+    truth = k[..., None] * W[:, 0] + (d / 0.7 * k)[..., None] * W[:, 1]
+    np.testing.assert_allclose(K_uf[0], truth, atol=1e-12)
+    r = np.sqrt(3.0) * np.abs(Z - x) / 0.5
+    np.testing.assert_allclose(K_uf[1], ((1 + r) * np.exp(-r))[..., None] * W[:, 2], atol=1e-12)
+
+
+def test_the_contract():
+    ig.testing.check_prior(P.LMC(W, [SLOPES, K.Matern52(0.5)]), [points(3), F.InducingDerivatives(points(3).Z)], X)
+
+
+def test_a_mixture_of_image_priors_is_trained_and_kept_in_a_file(tmp_path):
+    """Each latent has patches of its own, as many as it needs."""
+    images, y = RANDOM.random((12, 9)), RANDOM.normal(size=(12, 3))
+    latents = [P.ImageConvolution(K.SquaredExponential(s), (3, 3), (2, 2), weights=True) for s in (1.0, 0.5)]
+    patches = [F.InducingPoints(RANDOM.random((num, 4))) for num in (3, 5)]
+    gp = ig.SparseGP(P.LMC(RANDOM.normal(size=(3, 2)), latents), patches)
+    result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.5)), (images, y), steps=3, progress=False)
+    assert result.history.bound[-1] > result.history.bound[0]
+    ig.save(tmp_path / "model.ig", result.model)
+    loaded = ig.load(tmp_path / "model.ig")
+    np.testing.assert_array_equal(loaded.predict(images).mean, result.model.predict(images).mean)
+
+
+def test_what_cannot_be_stacked():
+    with pytest.raises(TypeError, match="as_input to the whole"):
+        P.Stack([P.as_input(P.LMC([[1.0]], K.Matern52()))])
+    with pytest.raises(TypeError, match=r"ig\.priors\.Stack"):
+        P.Independent([ROUGH])
+    with pytest.raises(ValueError, match="3 columns but there are 2 latents"):
+        P.LMC(W, ROUGH)
+    with pytest.raises(ValueError, match="at least one"):
+        P.Stack([])
+    with pytest.raises(ValueError, match="less than the 3 features"):
+        F.Padded(points(3), 2)
