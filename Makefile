@@ -46,7 +46,7 @@ format: .venv/test.stamp
 	$(BIN)/ruff format
 
 # Side by side with other libraries, each in an environment of its own, since their requirements clash.
-PEERS = .venv-bench/tensorflow.stamp .venv-bench/gpytorch.stamp .venv-bench/gpjax.stamp
+PEERS = .venv-bench/tensorflow.stamp .venv-bench/gpytorch.stamp .venv-bench/gpjax.stamp .venv-bench/boosting.stamp
 
 bench: .venv/test.stamp $(PEERS)
 	$(BIN)/python benchmarks/speed.py $(BENCH)
@@ -56,6 +56,7 @@ bench: .venv/test.stamp $(PEERS)
 bench-fit: .venv/test.stamp $(PEERS)
 	$(BIN)/python benchmarks/fit.py $(BENCH)
 	$(BIN)/python benchmarks/classics.py
+	$(BIN)/python benchmarks/defaults.py
 	$(BIN)/python benchmarks/tables.py
 
 # PyTorch goes first, by itself, so that nothing else chooses its version.

@@ -30,7 +30,13 @@ from cases import CASES, GROWTH, JITTER, PEERS, Case, arrays, flops, tolerance
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-ENVIRONMENTS = {"gpflow": "tensorflow", "gpflux": "tensorflow", "gpytorch": "gpytorch", "gpjax": "gpjax"}
+ENVIRONMENTS = {
+    "gpflow": "tensorflow",
+    "gpflux": "tensorflow",
+    "gpytorch": "gpytorch",
+    "gpjax": "gpjax",
+    "boosting": "boosting",
+}
 RESULTS = HERE / "results" / "speed.json"
 
 

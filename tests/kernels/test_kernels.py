@@ -34,6 +34,7 @@ KERNELS = {
     "Constant": K.Constant(1.3),
     "White": K.White(1.3),
     "ActiveDims": K.ActiveDims(K.Matern52(0.7), 1),
+    "Additive": K.Additive(L, [0.9, 0.4]),
     "Warped": K.Warped(K.SquaredExponential(), eqx.nn.MLP(2, 3, 4, 1, jnp.tanh, key=jax.random.key(0))),
     "ChangePoint": K.ChangePoint((K.Matern32(0.9), K.Linear(), K.Constant(2.0)), [-0.5, 0.6], [3.0, 5.0], 1),
     "Sum": K.Linear() + K.Matern52(0.9) + K.Constant(0.3),
@@ -480,3 +481,30 @@ def test_unknown_categories_are_refused_before_anything_is_compiled():
     ):
         with pytest.raises(ValueError, match=r"whole numbers from 0 to 1, got 2\.0.*random_subset"):
             run()
+
+
+def test_additive_is_the_sum_of_kernels_of_single_columns():
+    """Values and derivatives in reverse mode, of one column after the other."""
+    X, weight = points(num=6), points(5, 6, 6)
+
+    def by_columns(lengthscale, variance):
+        return sum(K.ActiveDims(K.SquaredExponential(lengthscale[d], variance[d]), d).gram(X) for d in range(2))
+
+    def value(gram):
+        return lambda *parameters: jnp.sum(weight * gram(*parameters))
+
+    parameters = jnp.asarray(L), jnp.asarray([0.9, 0.4])
+    ours = value(lambda lengthscale, variance: K.Additive(lengthscale, variance).gram(X))
+    np.testing.assert_allclose(K.Additive(*parameters).gram(X), by_columns(*parameters), rtol=1e-13)
+    for one, other in zip(
+        jax.grad(ours, (0, 1))(*parameters), jax.grad(value(by_columns), (0, 1))(*parameters), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-11)
+
+
+def test_additive_starts_at_the_spread_of_each_column():
+    x = np.array([[0.0, 0.0], [2.0, 200.0]])  # standard deviations 1 and 100
+    [start] = K.Additive([1.0, 1.0]).start(x)
+    assert start.value.tolist() == [1.0, 100.0] and not start.far
+    assert K.Additive([1e-4, 1.0]).start(x)[0].far
+    assert K.Additive([3.0, 2.0]).lengthscale_along(1) == 2.0

@@ -1,5 +1,6 @@
 """Covariance functions."""
 
+from inducing.kernels.additive import Additive as Additive
 from inducing.kernels.base import AbstractKernel as AbstractKernel
 from inducing.kernels.base import AbstractPointKernel as AbstractPointKernel
 from inducing.kernels.categorical import Categorical as Categorical

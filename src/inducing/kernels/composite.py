@@ -328,6 +328,9 @@ class Warped(AbstractKernel):
     kernel: AbstractKernel
     function: Callable[[Array], Array]
 
+    def lengthscale_along(self, column: int) -> float:
+        return math.nan  # those of the kernel inside are in the units of the warped inputs
+
     @property
     def smoothness(self) -> int | float:
         return self.kernel.smoothness

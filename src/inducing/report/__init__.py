@@ -1,8 +1,14 @@
-"""Plots of models and fits, one call each. They need Matplotlib (`pip install inducing[plot]`)."""
+"""Reports and plots of models and fits.
+
+Plots need Matplotlib (`pip install inducing[plot]`), HTML reports Plotly (`pip install inducing[tables]`).
+"""
 
 from inducing.report.densities import plot_density as plot_density
+from inducing.report.effects import Effect as Effect
+from inducing.report.effects import effect as effect
 from inducing.report.fits import plot_calibration as plot_calibration
 from inducing.report.fits import plot_history as plot_history
+from inducing.report.html import write_html as write_html
 from inducing.report.predictions import plot_classification as plot_classification
 from inducing.report.predictions import plot_posterior as plot_posterior
 from inducing.report.relevance import Relevance as Relevance

@@ -79,7 +79,7 @@ class Relevance(NamedTuple):
 
 
 @of_held_models
-def relevance(model: Any, X: Any, names: Any = None, *, num: int = 2048, seed: int = 0) -> Relevance:
+def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: int = 0) -> Relevance:
     """How much each column of the inputs matters: the Sobol indices of the mean prediction.
 
         main_g = Var[E(m(x) | x_g)] / Var[m(x)],    total_g = E[Var(m(x) | all columns but g)] / Var[m(x)]

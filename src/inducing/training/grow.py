@@ -23,12 +23,54 @@ from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
+from inducing.training.kernel_search import padded
 
 EXACT = 3000  # the most labels for which the evidence itself is trained
 SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for a place to begin
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
 FEWER, BATCH, STEP = 100, 2048, 1.5e8  # other likelihoods: the first number of points; rows, and rows × M² L, of a step
+
+
+class Timer:
+    """The seconds that are left.
+
+    Examples:
+        >>> Timer(None).left is None, Timer(10.0).is_over
+        (True, False)
+    """
+
+    def __init__(self, seconds: int | float | None):
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._end is None else max(self._end - time.perf_counter(), 1e-3)
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None and time.perf_counter() >= self._end
+
+
+class Job(NamedTuple):
+    """Data and how to fit them."""
+
+    data: Data
+    timer: Timer
+    progress: bool | str
+    key: Array
+    folder: Path | None = None
+
+    def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
+        shown = label if self.progress is True else self.progress
+        own = None if self.folder is None else self.folder / label.replace(" ", "-")
+        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, checkpoint=own, **options)
+
+
+def _folder(checkpoint: Any) -> Path | None:
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        raise TypeError(f"checkpoint must be the path of a folder, such as 'run/', got {checkpoint!r}.")
+    return None if checkpoint is None else Path(checkpoint)
 
 
 def grow(
@@ -86,12 +128,32 @@ def grow(
     data = checked_data(model, data, every_output=True)
     layer = _sparse_gp(model)
     most = at_least_one("most", most)
-    job = _Job(data, _Timer(seconds), progress, as_key(key), _folder(checkpoint))
+    job = Job(data, Timer(seconds), progress, as_key(key), _folder(checkpoint))
     if conjugate_layer(model) is None or layer.prior.num_sites > 1:
         return _grown(job, model, _other_sizes(job, layer, most), gain, {})
-    labels, search = int(np.asarray(data.mask).sum()), _search(job, model)
-    if labels <= EXACT:
-        return _exact(job, model, search)
+    search = _search(job, model)
+    return grow_from(job, model, search, len(data) <= _few(job), most=most, gain=gain)
+
+
+def grow_from(
+    job: Job, model: Model, search: FitResult, seen: bool, *, most: int = 2048, gain: float = 0.005
+) -> FitResult:
+    """Grow a model with Gaussian noise from the hyperparameters of a search.
+
+    Args:
+        job: the data and how to fit them.
+        model: the model before the search, from which to start if the search misled.
+        search: the result of the search.
+        seen: whether the search has fitted all rows.
+        most: see `grow`.
+        gain: see `grow`.
+
+    Returns:
+        The result of the best fit.
+    """
+    data, layer = job.data, _sparse_gp(search.model)
+    if int(np.asarray(data.mask).sum()) <= EXACT:
+        return _exact(job, model, search, seen)
     model = search.model
     sizes = _sizes(FIRST, most, (AFFORDABLE / len(data) / layer.prior.num_latents) ** 0.5)
     collapsed = {"method": "collapsed", "steps": STEPS} if sizes else {}  # of many rows, minibatches
@@ -109,44 +171,10 @@ def _sizes(first: int, most: int, affordable: float) -> list[int]:
     return sizes
 
 
-def _other_sizes(job: "_Job", layer: SparseGP, most: int) -> list[int]:
+def _other_sizes(job: "Job", layer: SparseGP, most: int) -> list[int]:
     rows = min(len(job.data), BATCH) * layer.prior.num_sites
     affordable = max(FEWER, (STEP / rows / layer.prior.num_latents) ** 0.5)
     return _sizes(FEWER, most, affordable) or [most]
-
-
-class _Timer:
-    """The seconds that are left."""
-
-    def __init__(self, seconds: int | float | None):
-        self._end = None if seconds is None else time.perf_counter() + seconds
-
-    @property
-    def left(self) -> float | None:
-        return None if self._end is None else max(self._end - time.perf_counter(), 1e-3)
-
-    @property
-    def is_over(self) -> bool:
-        return self._end is not None and time.perf_counter() >= self._end
-
-
-class _Job(NamedTuple):
-    data: Data
-    timer: _Timer
-    progress: bool | str
-    key: Array
-    folder: Path | None
-
-    def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
-        shown = label if self.progress is True else self.progress
-        own = None if self.folder is None else self.folder / label.replace(" ", "-")
-        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, checkpoint=own, **options)
-
-
-def _folder(checkpoint: Any) -> Path | None:
-    if not isinstance(checkpoint, str | os.PathLike | None):
-        raise TypeError(f"checkpoint must be the path of a folder, such as 'run/', got {checkpoint!r}.")
-    return None if checkpoint is None else Path(checkpoint)
 
 
 def _sparse_gp(model: Model) -> SparseGP:
@@ -158,25 +186,25 @@ def _sparse_gp(model: Model) -> SparseGP:
     return layer
 
 
-def _with_points(model: Model, Z: Array) -> Model:
+def with_points(model: Model, Z: Array) -> Model:
     """The model with inducing points Z, and the prior as q(u)."""
     layer = _sparse_gp(model)
     new = SparseGP(layer.prior, InducingPoints(Z), coordinates=layer.coordinates, jitter=layer.jitter)
     return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, new)
 
 
-def _search(job: _Job, model: Model) -> FitResult:
+def _search(job: Job, model: Model) -> FitResult:
     """The best of some exact fits to few rows, for its hyperparameters."""
     N, few, rows, steps = len(job.data), _few(job), job.data, None
     if few < N:
         chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (few,), replace=False)
         rows, steps = job.data.rows(own_array(np.sort(np.asarray(chosen)), int)), SEARCH
     options = {"objective": log_evidence, "starts": STARTS, "steps": steps, "freeze": _features}
-    small = _with_points(model, as_inputs(rows.x)[:1])
+    small = with_points(model, as_inputs(rows.x)[:1])
     return job.fit(small, rows, f"{STARTS} starts on {len(rows)} rows", **options)
 
 
-def _few(job: _Job) -> int:
+def _few(job: Job) -> int:
     """The number of rows of the search: the cost of the evidence depends on the number of labels."""
     return max(50, SUBSET // np.asarray(job.data.mask).shape[1])
 
@@ -185,23 +213,27 @@ def _features(model: Model) -> Any:
     return _sparse_gp(model).features
 
 
-def _exact(job: _Job, model: Model, search: FitResult) -> FitResult:
-    """An exact GP, which has an inducing point at each distinct input."""
+def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
+    """An exact GP, which has an inducing point at each distinct input.
+
+    Rows of weight 0 are added for the fit, so that data of nearly the same size share its program.
+    """
     Z = own_array(np.unique(np.asarray(job.data.x), axis=0), as_inputs(job.data.x).dtype)
     what = "exact, with an inducing point at each distinct input"
-    if len(job.data) <= _few(job):  # the search has seen all of them
-        trained = compiled(optimal_q)(_with_points(search.model, Z), job.data)
-        return search._replace(model=trained, message=f"{what}; {search.message}")
-    options = {"objective": log_evidence, "freeze": _features}
-    try:
-        result = job.fit(_with_points(search.model, Z), job.data, "exact", initialise=False, **options)
-    except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
-        what += f"; not started from {_few(job)} rows, whose noise is too small for all"
-        result = job.fit(_with_points(model, Z), job.data, "exact once more", **options)
-    return result._replace(message=f"{what}; {result.message}")
+    result = search
+    if not seen:
+        options = {"objective": log_evidence, "freeze": _features}
+        one, rows = Z[:1], padded(job.data, np.arange(len(job.data)))
+        try:
+            result = job.fit(with_points(search.model, one), rows, "exact", initialise=False, **options)
+        except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
+            what += "; not started from few rows, whose noise is too small for all"
+            result = job.fit(with_points(model, one), job.data, "exact once more", **options)
+    trained = compiled(optimal_q)(with_points(result.model, Z), job.data)
+    return result._replace(model=trained, message=f"{what}; {result.message}")
 
 
-def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
+def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
     """Fits with more and more points, until that gains little.
 
     Each starts at the hyperparameters of `model`: with too few points a fit may take labels for noise, and one with
@@ -211,7 +243,7 @@ def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict
     best, reached = None, []
     for M in sizes:
         Z = _centres(job, model, M, trained=bool(options))
-        result = job.fit(_with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
+        result = job.fit(with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
         reached.append((len(Z), result.bound))
         if best is None or result.bound > best.bound:
             best = result
@@ -223,7 +255,7 @@ def _grown(job: _Job, model: Model, sizes: list[int], gain: float, options: dict
     return best._replace(message=f"{kept}{_certificate(job, best, labels)}; {best.message}")
 
 
-def _certificate(job: _Job, best: FitResult, labels: int) -> str:
+def _certificate(job: Job, best: FitResult, labels: int) -> str:
     """How far q(f) is from the exact posterior at most, where that is known and below a nat for each label."""
     if conjugate_layer(best.model) is None:
         return ""
@@ -231,7 +263,7 @@ def _certificate(job: _Job, best: FitResult, labels: int) -> str:
     return f"; KL(q ‖ posterior) ≤ {most:.2g} nats for each label" if most <= 1.0 else ""
 
 
-def _centres(job: _Job, model: Model, M: int, trained: bool) -> Array:
+def _centres(job: Job, model: Model, M: int, trained: bool) -> Array:
     """k-means centres, in units of the shortest lengthscale of each column if the kernel is trained and has them."""
     X = as_inputs(job.data.x)
     prior = _sparse_gp(model).prior
