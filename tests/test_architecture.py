@@ -14,7 +14,7 @@ SOURCE = Path(ig.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 ORDER = """
     parameters data declared _xla
-    streams
+    streams distributed
     linalg numerics gaussian
     kernels means
     features

@@ -184,7 +184,7 @@ def test_only_paths_and_models_are_accepted(tmp_path, unchecked):
         ig.save(tmp_path / "model.ig", {})
     with pytest.raises(FileNotFoundError, match="nothing"):
         ig.load(tmp_path / "nothing.ig")
-    with pytest.raises(ValueError, match="is no regular file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         ig.load(tmp_path)
 
 
@@ -213,14 +213,14 @@ VALUE = {"value": np.asarray(1.0)}
         ("[[[", VALUE, {}, "not valid JSON"),
         ("[" * 100_000, VALUE, {}, "not valid JSON"),
         (["part", "os.system", {}], VALUE, {}, "unknown kind 'os.system'"),
-        (["part", "jnp.tanh", {}], VALUE, {}, "no class of modules"),
+        (["part", "jnp.tanh", {}], VALUE, {}, "not a class of modules"),
         (["what"], VALUE, {}, "of an unknown kind"),
         (functools.reduce(lambda v, _: ["tuple", v], range(400), ["none"]), VALUE, {}, "nested more than 100 deep"),
         (["part", "means.Constant", {"value": ["array", "value", "object"]}], VALUE, {}, "unknown dtype 'object'"),
         (["part", "means.Constant", {"other": ["none"]}], {}, {}, r"other fields than its class: \['other'\]"),
         (["part", "means.Constant", {"value": ["str", "x"]}], {}, {}, "must be numbers, got 'x'"),
         (["tuple"], {}, {}, "holds a tuple, not a model"),
-        (["int", "9" * 10_000_000], {}, {}, "is no number"),
+        (["int", "9" * 10_000_000], {}, {}, "is not a number"),
     ],
 )
 def test_crafted_files_are_refused_with_one_clear_error(tmp_path, structure, arrays, metadata, error):

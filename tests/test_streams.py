@@ -231,3 +231,42 @@ def test_errors_of_the_reading_thread_are_raised_where_rows_are_used():
 
 def test_a_stream_of_any_dtype():
     assert next(ig.Stream((X.astype(np.float32), Y.astype(np.float32))).batches(4)).x.dtype == jax.numpy.float32
+
+
+def gp(P=1):
+    prior = ig.GP(ig.kernels.Matern52()) if P == 1 else ig.priors.Independent(ig.kernels.Matern52(), P)
+    return ig.Model(ig.SparseGP(prior, ig.features.InducingPoints(X[:4])), ig.likelihoods.Gaussian(0.1))
+
+
+@pytest.mark.parametrize("P", [1, 2])
+def test_predictions_of_files(tmp_path, P):
+    """In the order of the rows, and the same as in memory; of CSV and Parquet files."""
+    for kind in ("parquet", "csv"):
+        write(tmp_path, kind)
+        written = ig.predict_files(gp(P), f"{tmp_path}/*.{kind}", tmp_path / kind, x=["a", "b"], level=0.9)
+        assert [path.name for path in written] == ["0.parquet", "1.parquet", "2.parquet"]
+        table = pa.parquet.read_table(tmp_path / kind)
+        expected = gp(P).predict(X)
+        lower, upper = expected.interval(0.9)
+        for name, values in {
+            "mean": expected.mean,
+            "variance": expected.variance,
+            "lower": lower,
+            "upper": upper,
+        }.items():
+            found = [table[name if P == 1 else f"{name}_{p}"] for p in range(P)]
+            np.testing.assert_allclose(np.stack(found, axis=1), values, rtol=1e-9)
+    assert not list((tmp_path / "csv").glob(".*"))
+
+
+def test_what_predict_files_refuses(tmp_path):
+    write(tmp_path, "parquet")
+    with pytest.raises(ValueError, match=r"has the columns 'id', 'a'.* 2 inputs"):
+        ig.predict_files(gp(), tmp_path, tmp_path / "out")
+    (tmp_path / "more").mkdir()
+    write(tmp_path / "more", "csv")
+    with pytest.raises(ValueError, match=r"several files would become 0\.parquet"):
+        ig.predict_files(gp(), tmp_path, tmp_path / "out", x=["a", "b"])
+    with pytest.raises(ValueError, match="no column 'z'"):
+        ig.predict_files(gp(), tmp_path / "0.parquet", tmp_path / "out", x=["a", "z"])
+    assert not list((tmp_path / "out").iterdir())

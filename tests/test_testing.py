@@ -251,7 +251,7 @@ class Decay(ig.means.AbstractMean):
 
 MEAN_FAULTS = {
     r"must have shape \[N\] or \[N, P\] with N = 6, but it has \[\]": {"__call__": lambda self, X: jnp.sum(X)},
-    "must depend on its own input alone": {"__call__": lambda self, X: X[:, 0] - jnp.mean(X)},
+    "must depend only on its own input": {"__call__": lambda self, X: X[:, 0] - jnp.mean(X)},
     "is_zero says that the mean is zero": {"is_zero": True},
     "is_constant says": {"is_constant": True},
     "gradients must be finite": {"__call__": lambda self, X: jnp.sqrt(self.height - self.height + 0 * X[:, 0])},

@@ -17,6 +17,7 @@ MODULES = {  # name of the page: (module, heading). The order is that of the nav
     "bounds": "inducing.bounds",
     "inference": "inducing.inference",
     "initialise": "inducing.training.initialise",
+    "distributed": "inducing.distributed",
     "scores": "inducing.scores",
     "report": "inducing.report",
     "parameters": "inducing.parameters",

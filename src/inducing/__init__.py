@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from inducing import bounds as bounds
+from inducing import distributed as distributed
 from inducing import features as features
 from inducing import gaussian as gaussian
 from inducing import inference as inference
@@ -26,6 +27,7 @@ from inducing.bounds.gplvm import gplvm_elbo as gplvm_elbo
 from inducing.bounds.iw_global import iw_elbo_global as iw_elbo_global
 from inducing.bounds.upper import evidence_upper_bound as evidence_upper_bound
 from inducing.data import Data as Data
+from inducing.inference.files import predict_files as predict_files
 from inducing.io import load as load
 from inducing.io import save as save
 from inducing.layers import BayesianDense as BayesianDense

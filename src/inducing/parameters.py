@@ -332,7 +332,7 @@ def _is_tuple_of_matrices(value: Any) -> bool:
 
 
 def _converted(value: Any) -> Any:
-    """Numbers and nested lists of them as a floating-point array; anything else as it is, for `Module` to refuse."""
+    """Numbers and nested lists of them as a floating-point array; other values unchanged, for `Module` to refuse."""
     leaves = jax.tree.leaves(value)
     try:
         plain = all(isinstance(v, int | float) for v in leaves)
@@ -573,7 +573,7 @@ class Module(eqx.Module):
 
 
 def _numbers_of(value: Any) -> list[Any]:
-    """The leaves of a parameter; a module in the place of an array has checked its own parameters."""
+    """The leaves of a parameter; a module in place of an array has already checked its parameters."""
     leaves = jax.tree.leaves(value, is_leaf=lambda x: isinstance(x, Module))
     return [leaf for leaf in leaves if not isinstance(leaf, Module)]
 
@@ -594,7 +594,7 @@ def _check_kinds(module: Module) -> None:
 
 
 def _holds_numbers(value: Any) -> bool:
-    """Whether a parameter is a part, None, or arrays alone: parts in a list are no numbers, and {} holds none."""
+    """Whether a parameter is a part, None, or consists of arrays only; lists of parts and {} do not count."""
     if value is None or isinstance(value, Module):
         return True
     leaves = jax.tree.leaves(value, is_leaf=lambda x: isinstance(x, Module))

@@ -20,9 +20,9 @@ def crps(pred: Any, y: Any, *, weight: Any = None) -> float:
 
         CRPS = ∫ (P(label ≤ z) − 1{z ≥ y})² dz = E|Y − y| − ½ E|Y − Y′|
 
-    It generalises the absolute error, and cares for the distance of what was predicted: unlike the log score, it stays
-    small for a label just beside a narrow prediction. Classes are scored by their numbers, as ordered labels; for
-    classes without order use `brier` or `log_score`.
+    It generalises the absolute error and depends on the distance between label and prediction: unlike the log score, it
+    stays small if a label lies just outside a narrow prediction. Classes are treated as ordered labels and scored by
+    their numbers; for classes without an order use `brier` or `log_score`.
 
     Args:
         pred: predictions of labels, `model.predict(X)`.
@@ -72,14 +72,14 @@ def log_score(pred: Any, y: Any, *, weight: Any = None) -> float:
 
 
 def interval_score(pred: Any, y: Any, *, level: float = 0.95, weight: Any = None) -> float:
-    """The mean score of central intervals [l, u]: their width, and a fine for labels outside.
+    """The mean score of central intervals [l, u]: their width, plus a penalty for labels outside.
 
         u − l + 2/(1 − level) · max(l − y, y − u, 0)
 
     Args:
         pred: predictions of labels, `model.predict(X)`.
         y: the labels at X, [N, P] or [N], NaN where missing.
-        level: the probability that the interval holds.
+        level: the probability that a label lies in the interval.
         weight: how often each row counts [N], by default once.
 
     Returns:
@@ -129,13 +129,14 @@ def brier(pred: Any, y: Any, *, weight: Any = None) -> float:
 
 
 def calibration_error(pred: Any, y: Any, *, weight: Any = None) -> float:
-    """How far predicted probabilities are from the shares that are observed; it is not a proper score.
+    """The difference between predicted probabilities and observed frequencies. It is not a proper score.
 
         numbers: ∫ |share of labels below the quantile u − u| du        classes: Σ_b w_b |accuracy_b − confidence_b|
 
     For classes, this is the expected calibration error: b runs over ten equal bins of the probability of the most
-    probable class, w_b is the share of labels in a bin. Chance alone gives about 0.3/√N for numbers. Predictions that
-    know nothing, such as the frequency of each class, are calibrated too, so read it beside a proper score.
+    probable class, w_b is the share of labels in a bin. For numbers, a perfect prediction has an error of about 0.3/√N
+    by chance. Uninformative predictions, such as the frequency of each class, are calibrated too, so use it together
+    with a proper score.
 
     Args:
         pred: predictions of labels, `model.predict(X)`.
@@ -155,6 +156,7 @@ def calibration_error(pred: Any, y: Any, *, weight: Any = None) -> float:
         >>> round(ig.scores.calibration_error(pred, [0.0, 1.0, 0.0, 1.0]), 4)
         0.0
     """
+    # the two kinds of predictions of labels, plain value types; `share_below` refuses anything else
     if isinstance(pred, Predictive | JointPredictive) and pred.likelihood.class_count() is not None:
         pred, y, w = _checked(pred, y, weight)
         p, labels = np.asarray(_probabilities(pred, y)), np.asarray(y)
@@ -203,7 +205,7 @@ def share_below(pred: Any, y: Any, level: Float[np.ndarray, "L"], *, weight: Any
 
 def _checked(pred: Any, y: Any, weight: Any) -> tuple[Predictive, Array, np.ndarray]:
     """The prediction of each row by itself, labels [N, P] and weights [N, 1]."""
-    if not isinstance(pred, Predictive | JointPredictive):
+    if not isinstance(pred, Predictive | JointPredictive):  # plain value types; whatever a user passes arrives here
         raise TypeError(f"pred must be predictions of labels, model.predict(X), got {type(pred).__name__}.")
     pred = pred.marginal if isinstance(pred, JointPredictive) else pred
     y = as_labels(y, pred.latent_mean.dtype)

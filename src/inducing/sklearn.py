@@ -254,7 +254,8 @@ class GPRegressor(RegressorMixin, _AbstractGP):
     Args:
         kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
         num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
-            3,000 labels the GP is exact. A number asks for so many, which start at k-means centres of X.
+            3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
+            of X.
         likelihood: a likelihood of numbers. By default, Gaussian noise with one variance per output.
         method: the training method of `ig.fit`, for a given number of inducing points.
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
@@ -421,7 +422,8 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
     Args:
         kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
         num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
-            3,000 labels the GP is exact. A number asks for so many, which start at k-means centres of X.
+            3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
+            of X.
         likelihood: a likelihood of classes. By default, Bernoulli or softmax.
         method: the training method of `ig.fit`, for a given number of inducing points.
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.

@@ -11,7 +11,7 @@ from inducing._xla.fork import refuse_after_fork
 
 
 def own_array(value: Any, dtype: Any) -> Array:
-    """Make a JAX array of concrete values, in memory of its own.
+    """Make a JAX array of concrete values, in its own memory.
 
     `jnp.array` would compile a program for each new shape.
 

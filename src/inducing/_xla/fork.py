@@ -12,7 +12,7 @@ def refuse_after_fork() -> None:
     A fork copies the thread that calls it and no other. JAX waits for its threads, so the child would wait forever.
 
     Raises:
-        RuntimeError: with the cure, in such a process.
+        RuntimeError: in such a process; the message says what to do.
 
     Examples:
         >>> refuse_after_fork()

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-SUBSTITUTED = 112  # up to so many rows, halving gains next to nothing and needs a dozen more loops to be compiled
-ONE_THREAD = 199_999  # up to so many operations (about M³ for each matrix), jaxlib stays in the calling thread
+SUBSTITUTED = 112  # up to this number of rows, halving gains little and compiles a dozen more loops
+ONE_THREAD = 199_999  # up to this number of operations (about M³ for each matrix), jaxlib stays in the calling thread
 
 
 def in_turn(fn: Callable[[Array], Any], operations: int = 1) -> Callable[[Array], Any]:

@@ -71,7 +71,7 @@ def with_q(layer: SparseGP, mean: Float[Array, "L M"], root: Array) -> SparseGP:
 
 
 def with_layer(model: Any, layer: SparseGP) -> Any:
-    """The conjugate model with another sparse GP in place of its own."""
+    """The conjugate model with its sparse GP replaced by another one."""
     return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, layer)
 
 

@@ -37,10 +37,10 @@ def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
         Σ_p ( log N(y_p | 0, ψ1 Kuu⁻¹ ψ1ᵀ + σ²I)  with ψ1ᵀψ1 → ψ2, tr Kff → ψ0 )  −  Σ_n KL(q(h_n) ‖ p(h_n))
 
     It is the collapsed bound of each output with tr Kff, Kfu and Kuf Kfu replaced by their expectations under q(h),
-    the ψ-statistics ψ0, ψ1 and ψ2. If labels are missing, those of each output are sums over its own labels, which
-    takes O(P M³) instead of O(M³), and a row without any label contributes nothing. `ig.elbo` estimates the bound at
-    the model's own q(u) by sampling h. In expectation it is at most this one, and equal for
-    `gplvm_collapse(model, data)`.
+    the ψ-statistics ψ0, ψ1 and ψ2. If labels are missing, those of each output are sums over the labels of that output,
+    which takes O(P M³) instead of O(M³), and a row without any label contributes nothing. `ig.elbo` estimates the bound
+    at the model's own q(u) by sampling h. In expectation it is at most this one, and equal for `gplvm_collapse(model,
+    data)`.
 
     Args:
         model: a `LatentVariable` layer with a diagonal q(h), and a `SparseGP` layer with inducing points, one

@@ -152,7 +152,7 @@ class AbstractBound(AbstractObjective):
 
 
 class _Function(AbstractObjective):
-    """A user's function, which says about itself only what is in its signature."""
+    """A user's function, about which only its signature is known."""
 
     takes_minibatches = True  # if it takes num_data
 

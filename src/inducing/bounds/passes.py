@@ -58,6 +58,7 @@ class Pass:
         self.stream, self.sample, self._structure = stream, sample, jax.tree.structure(sample)
         self._agreement = Agreement(lambda: None, lambda: False) if agreement is None else agreement
         self._devices = num_devices() // process()[1]  # of this process
+        self._shapes: dict[Callable, Any] = {}
         self._size = min(CHUNK, -(-len(stream) // num_devices())) * self._devices
 
     def sum(self, fn: Callable, *same: Any) -> Any:
@@ -65,7 +66,7 @@ class Pass:
 
         Args:
             fn: a function of a module, which returns arrays.
-            *same: its first arguments.
+            *same: its first arguments, of the same form each time.
         """
         dtype = dtype_of(self.sample)
         with limited_threads():
@@ -82,8 +83,9 @@ class Pass:
 
     def _zeros(self, fn: Callable, same: tuple, chunk: Data) -> Any:
         """Zeros for each device."""
-        shapes = jax.eval_shape(lambda rows: fn(*same, rows), chunk)
-        leaves, structure = jax.tree.flatten(shapes)
+        if fn not in self._shapes:  # it takes a while to trace the function
+            self._shapes[fn] = jax.eval_shape(lambda rows: fn(*same, rows), chunk)
+        leaves, structure = jax.tree.flatten(self._shapes[fn])
         return structure.unflatten(spread([np.zeros((self._devices, *s.shape), s.dtype) for s in leaves]))
 
     def _readable(self, chunks: Any, chunk: Data) -> Any:

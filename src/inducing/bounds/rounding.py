@@ -21,7 +21,7 @@ from inducing.parameters import dtype_of
 from inducing.priors.base import mix_variance, weights
 
 ROUNDING = 0.03  # how many nats of the bound may be due to rounding when whitening last, or for each label
-ROWS = 1024  # about so many rows show how large the prior variance of f is
+ROWS = 1024  # the number of rows from which the size of the prior variance of f is estimated
 
 
 def either(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:

@@ -8,8 +8,8 @@ With Q̃ = T Kfu Kuu⁻¹ Kuf T ⪯ K̃ and t = tr (K̃ − Q̃), I + Q̃ ⪯ I 
 
     log |I + K̃| ≥ log |Λ|,    ỹᵀ(I + K̃)⁻¹ỹ ≥ ỹᵀ(Q̃ + (1 + t) I)⁻¹ỹ = (ỹᵀỹ − cᵀ((1 + t) I + Ψ)⁻¹c) / (1 + t)
 
-with Λ = I + Ψ and the sums Ψ and c of the module `sums`. For any a also ỹᵀ(I + K̃)⁻¹ỹ ≥ 2 aᵀỹ − aᵀ(I + K̃) a, which
-steps of conjugate gradients make larger, from a = (I + Q̃)⁻¹ỹ = T (y − mean of the optimal q(f)).
+with Λ = I + Ψ and the sums Ψ and c of the module `sums`. For any a, ỹᵀ(I + K̃)⁻¹ỹ ≥ 2 aᵀỹ − aᵀ(I + K̃) a holds too. Steps
+of conjugate gradients, which start at a = (I + Q̃)⁻¹ỹ = T (y − mean of the optimal q(f)), increase this lower bound.
 """
 
 from typing import Any
@@ -32,8 +32,8 @@ from inducing.model import Model
 from inducing.priors.base import AbstractPrior
 from inducing.streams import Stream
 
-LABELS = 6000  # the most for which products with K̃ are affordable
-STEPS, ROWS = 10, 256  # of conjugate gradients, and rows of K̃ that are there at a time
+LABELS = 6000  # the largest number of labels for which products with K̃ are affordable
+STEPS, ROWS = 10, 256  # steps of conjugate gradients, and rows of K̃ in memory at a time
 
 
 def evidence_upper_bound(model: Model, data: Any) -> Float[Array, ""]:
@@ -41,26 +41,26 @@ def evidence_upper_bound(model: Model, data: Any) -> Float[Array, ""]:
 
         log p(y) ≤ ½ ( Σ log τ/2π − log |Λ| − quadratic ),    τ = 1/σ²
 
-    The first term that replaces the quadratic one is that of Titsias (2014), O(N M²). Up to 6,000 labels the larger
-    one of this and that of Gibbs & MacKay (1997) is taken, by 10 steps of conjugate gradients, O(N²) each. Sums run
-    over blocks of rows, so that memory is O(M²) beyond the data, or O(256 N).
+    The quadratic term is replaced by a lower bound. That of Titsias (2014) costs O(N M²). For up to 6,000 labels, that
+    of Gibbs & MacKay (1997) is computed as well, by 10 steps of conjugate gradients in O(N²) each, and the larger of
+    the two is used. Sums run over blocks of rows, so that the memory beyond the data is O(M²), or O(256 N).
 
-    With `collapsed_elbo` it certifies the approximation: at these hyperparameters,
+    Together with `collapsed_elbo` it bounds the error of the approximation, for these hyperparameters:
 
         KL(q ‖ posterior) = log p(y) − collapsed_elbo ≤ evidence_upper_bound − collapsed_elbo.
 
-    It is loose where the variance tr (Kff − Q) that the features leave unexplained is large beside the noise.
+    The bound is loose if the variance tr (Kff − Q) that the features do not explain is large compared with the noise.
 
     Args:
-        model: one `SparseGP` layer with a Gaussian likelihood. Its q(u) does not matter.
-        data: (X, y) or `ig.Data`, all of them; or an `ig.Stream`, over which this is one pass, without conjugate
-            gradients.
+        model: one `SparseGP` layer with a Gaussian likelihood. Its q(u) is not used.
+        data: all data, (X, y) or `ig.Data`; or an `ig.Stream`, which is read once. No conjugate gradients are computed
+            for a stream.
 
     Returns:
         The bound, one number.
 
     Raises:
-        TypeError: if the model is of another kind.
+        TypeError: if the model has several layers or another likelihood.
         ValueError: if the data do not fit the model.
 
     Examples:

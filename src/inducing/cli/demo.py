@@ -148,7 +148,7 @@ class Row(NamedTuple):
 
 
 def _limit(seconds: float) -> Callable[[Progress], bool]:
-    """Stop a fit after so many seconds, not counting its compilation."""
+    """Stop a fit after a number of seconds, not counting its compilation."""
     start: list[float] = []
 
     def late(now: Progress) -> bool:

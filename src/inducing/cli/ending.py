@@ -73,7 +73,7 @@ def write(path: str | Path, content: bytes) -> None:
     """Write a file as a whole, or not at all.
 
     Args:
-        path: the file. What is no plain file, such as /dev/stdout, is written as it is.
+        path: the file. Anything that is not a regular file, such as /dev/stdout, is written directly.
         content: what goes into it.
 
     Examples:

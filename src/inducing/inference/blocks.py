@@ -26,7 +26,7 @@ DRAWS, LATENT_DRAWS = 100, 1024  # samples by default: of functions alone, and o
 
 
 def one_covariance(full_cov: bool, output_cov: bool) -> None:
-    """Raise an error if both kinds of covariance are asked for, or one by something that is no truth value."""
+    """Raise an error if both kinds of covariance are requested, or if an argument is not True or False."""
     for name, value in (("full_cov", full_cov), ("output_cov", output_cov)):
         if not fits(value, bool):
             raise TypeError(f"{name} must be True or False, got {shown(value)}.")
@@ -51,7 +51,7 @@ def inputs(data: Data) -> Float[Array, "... D"]:
 
 
 def rows_of(X: Float[Array, "N D"], index: Array | None) -> Data:
-    """New inputs as data without labels; without an index they are no training data."""
+    """New inputs as data without labels; without an index they do not belong to training data."""
     if index is None:
         rows = X.shape[0]
         return Data(X, index=(jnp if is_traced(X) else np).full(rows, NEW))  # under `jit` rows may be a symbol

@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
 
 
 def exact(value: Float[Array, ""]) -> Estimate:
-    """A value that is no estimate.
+    """A value without Monte Carlo error.
 
     Examples:
         >>> print(exact(jnp.ones(())).effective_sample_size)

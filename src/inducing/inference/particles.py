@@ -2,12 +2,13 @@
 
     p(y_1, …, y_N) = ∫ Π_n p(y_n | f_n) p(f_n | x_n, h_n, past) p(h_n) dh_n df_n
 
-A particle holds, for each random function, the inputs at which it was seen and what was seen there: values that were
-sampled, or the labels of a last layer with Gaussian noise. Given these the function at a new input is Gaussian. For
-each datum a particle tries K values of h_n and of the functions below the last layer (a lattice, shifted at random for
-each particle and datum), takes the mean of their densities of y_n as its weight, and goes on with one of them, chosen
-in proportion. Particles are resampled where their weights have become uneven. The product over the data of mean weights
-is an unbiased estimate of the density, so the mean over independent filters is one too.
+For each random function, a particle stores the inputs at which the function was observed and the observations: sampled
+values, or the labels of a last layer with Gaussian noise. Given these, the function at a new input is Gaussian. For
+each datum, a particle proposes K values of h_n and of the functions below the last layer (a lattice, shifted at random
+for each particle and datum). Its weight is multiplied by the mean of the densities of y_n, and it continues with one of
+the proposals, drawn with probability proportional to its density. Particles are resampled when their weights have
+become uneven. The product over the data of the mean weights is an unbiased estimate of the density, and so is the mean
+over independent filters.
 
 The covariances of all inputs of a particle are computed for each datum: the cost is N (N + K)² for each particle.
 """
@@ -33,8 +34,8 @@ from inducing.parameters import as_key
 if TYPE_CHECKING:
     from inducing.model import Model
 
-FILTERS, TRIED = 16, 32  # independent filters, and values that a particle tries for each datum
-ENTRIES = 2**22  # of covariances that are computed at a time
+FILTERS, TRIED = 16, 32  # independent filters, and proposals of a particle for each datum
+ENTRIES = 2**22  # the number of entries of covariances that are computed at a time
 
 
 class Labels(NamedTuple):
@@ -45,7 +46,7 @@ class Labels(NamedTuple):
 
 
 class History(NamedTuple):
-    """Where the particles saw a function, and what."""
+    """The inputs at which the particles observed a function, and the observations."""
 
     inputs: Float[Array, "T N D"]
     values: Float[Array, "T N P"]
@@ -138,9 +139,9 @@ def _run(
 
 
 def _resample(key: Array, logs: Float[Array, "B S"]) -> tuple[Array, Float[Array, "B S"]]:
-    """Which particles go on, numbered over all filters, and their log-weights, which sum to 1 in each filter.
+    """The surviving particles, numbered over all filters, and their log-weights; weights sum to 1 in each filter.
 
-    Filters of which the effective sample size is below half of their particles are resampled, systematically.
+    A filter whose effective sample size is below half of its particles is resampled systematically.
     """
     B, S = logs.shape
     uneven = jnp.exp(-jax.nn.logsumexp(2.0 * logs, axis=1)) < 0.5 * S
@@ -163,7 +164,7 @@ def _try(
     key: Array,
     T: int,
 ) -> tuple[list[History], Float[Array, "T K"]]:
-    """What each of T particles tries for datum n: inputs and values of each function, and the log density of y_n."""
+    """The proposals of T particles for datum n: inputs and values of each function, and the log density of y_n."""
     rows = data.rows(jnp.full(T, n))
     x = jnp.broadcast_to(inputs(rows)[:, None], (T, TRIED, inputs(rows).shape[1]))
     k = sum(layer.latent_dim for layer in model.layers) + sum(p.values.shape[2] for p in past)
@@ -238,7 +239,7 @@ def _conditional(
     seen: Bool[Array, "N P"],
     noise: Float[Array, "N P"] | None,
 ) -> tuple[Float[Array, "T K P"], Float[Array, "T K b q q"]]:
-    """Mean and covariance of a function at each of K inputs, given what was seen of it.
+    """Mean and covariance of a function at each of K inputs, given its observations.
 
     The outputs are in b blocks of q: one block, or P blocks of one output each if they are not correlated.
     """
@@ -278,7 +279,7 @@ def _of_one_particle(layer: AbstractLayer, cache: Any, seen: Array, noise: Array
         ahead = jnp.moveaxis(jnp.diagonal(cov[:, N:, :, N:], axis1=1, axis2=3), -1, 1)  # [b, K, q, q]
         left = ahead - jnp.einsum("bmki,bmkj->bkij", W, W)
         floor = jnp.finfo(left.dtype).eps * jnp.diagonal(ahead, axis1=2, axis2=3)
-        short = jnp.maximum(floor - jnp.diagonal(left, axis1=2, axis2=3), 0.0)  # rounding may leave less than nothing
+        short = jnp.maximum(floor - jnp.diagonal(left, axis1=2, axis2=3), 0.0)  # may be negative because of rounding
         left = left + short[..., None] * jnp.eye(q, dtype=left.dtype)[None, None]
         return mean[N:] + jnp.swapaxes(shift, 0, 1).reshape(K, P), jnp.swapaxes(left, 0, 1)
 

@@ -127,16 +127,16 @@ def read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
     """
     from safetensors import safe_open
 
-    content = path.stat()  # raises FileNotFoundError and its relatives for what is no readable file
+    content = path.stat()  # raises FileNotFoundError or another OSError if the file cannot be read
     if not path.is_file():
-        raise ValueError(f"{path} is not a file of ig.save: it is no regular file.")
+        raise ValueError(f"{path} is not a file of ig.save: it is not a regular file.")
     with _damage_named(path, content.st_size):
         file = safe_open(path, framework="numpy")
     with file:
         metadata = file.metadata() or {}
         _check_format(path, metadata)  # before arrays of another program are read
         with _damage_named(path, content.st_size):
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — it is no dictionary
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a dictionary
     text = metadata.get("structure", "")
     if metadata.get("sha256") != _checksum(text, arrays):
         raise ValueError(f"{path} is damaged: its checksum does not match its content; restore it from a copy.")

@@ -132,7 +132,7 @@ def with_users(parts: Iterable[Any]) -> dict[str, Any]:
 
 
 def is_named(function: Callable) -> bool:
-    """Whether a function can be found again by its name: it is no lambda and captures no variables.
+    """Whether a function can be found again by its name: it is not a lambda and captures no variables.
 
     Args:
         function: any callable.

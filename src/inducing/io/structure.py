@@ -264,7 +264,7 @@ def _read_module(reader: Reader, rest: list, where: str, depth: int) -> Any:
     tag, fields = rest
     cls = reader.part(tag, where)
     if not isinstance(cls, type) or not issubclass(cls, eqx.Module):
-        raise ValueError(f"{where} names {tag!r}, which is no class of modules")
+        raise ValueError(f"{where} names {tag!r}, which is not a class of modules")
     declared = {field.name: field for field in dataclasses.fields(cls)}
     unknown, missing = set(fields) - set(declared), set(declared) - set(fields)
     missing -= {name for name in missing if _has_default(declared[name])}
@@ -327,7 +327,7 @@ def _read_partial(kind: Callable) -> Callable:
 def _read_function(reader: Reader, rest: list, where: str) -> Any:
     part = reader.part(rest[0], where)
     if isinstance(part, type) or not callable(part):
-        raise ValueError(f"{where} names {rest[0]!r}, which is no function")
+        raise ValueError(f"{where} names {rest[0]!r}, which is not a function")
     return part
 
 
@@ -344,7 +344,7 @@ def _read_number(kind: Callable, write: Callable) -> Callable:
         text = _exactly(str, rest[0])[:400]
         value = kind(text)
         if write(value) != rest[0]:
-            raise ValueError(f"{where} is no number, {text[:40]!r}")
+            raise ValueError(f"{where} is not a number, {text[:40]!r}")
         return value
 
     return read

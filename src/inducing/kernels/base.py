@@ -412,7 +412,7 @@ def _as_kernel(value: Any) -> AbstractKernel:
 
 
 def as_points(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Array | None]:
-    """X and X2 as floating-point matrices with the same number of columns; an error tells how to correct others."""
+    """X and X2 as floating-point matrices with the same number of columns; errors say how to correct them."""
     X = _as_matrix(kernel, X, "X")
     if X2 is None:
         return X, None
@@ -426,7 +426,7 @@ def as_points(kernel: AbstractKernel, X: Any, X2: Any = None) -> tuple[Array, Ar
 
 
 def _as_pair(kernel: AbstractKernel, x: Any, y: Any) -> tuple[Array, Array]:
-    """x and y as floating-point vectors of equal length; an error tells how to correct others."""
+    """x and y as floating-point vectors of equal length; errors say how to correct them."""
     x, y = _as_floats(kernel, x, "x"), _as_floats(kernel, y, "y")
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A kernel of categories that says only whether they are equal."""
+"""A kernel on categories that depends only on whether they are equal."""
 
 import math
 from typing import ClassVar
@@ -13,13 +13,13 @@ from inducing.parameters import positive, unit_interval
 
 
 class Categorical(AbstractKernel):
-    """Kernel of categories: every column in which two points differ multiplies their covariance by ρ.
+    """Kernel on categories: each column in which two points differ multiplies their covariance by ρ.
 
         k(x, y) = σ² Π_d ρ_d^{1{x_d ≠ y_d}}
 
-    This is an exponential of the Hamming distance, ρ_d = exp(−1/ℓ_d). All categories of a column are equally similar,
-    and new ones may appear in predictions; for correlations of each pair of categories use `Coregion`. Columns hold
-    numbers of categories. Other columns get a kernel of their own:
+    This is an exponential of the Hamming distance, ρ_d = exp(−1/ℓ_d). All pairs of categories are equally similar,
+    and predictions may contain new categories. To learn a correlation for each pair of categories use `Coregion`.
+    Columns hold the numbers of categories. Use another kernel for the other columns:
 
         ActiveDims(Matern52(), (0, 1)) * ActiveDims(Categorical(), (2,))
 
@@ -76,7 +76,7 @@ class Categorical(AbstractKernel):
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        # Each feature is a product over columns of 1, with probability ρ, or of a random sign of the category.
+        # A feature is a product over the columns; a factor is 1 with probability ρ, else a random sign of the category.
         rho = self._rho(dim)
         shared, signs = jax.random.split(key)
         ones = jax.random.uniform(shared, (dim, num), rho.dtype) < rho[:, None]

@@ -1,4 +1,4 @@
-"""The spectral mixture kernel: any stationary covariance, as a mixture of Gaussians over frequencies."""
+"""The spectral mixture kernel, which approximates any stationary covariance by Gaussians over frequencies."""
 
 import math
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from inducing.kernels.stationary import SquaredExponential, fourier_features
 from inducing.parameters import positive, real
 
 GRID = 4096  # frequencies of each column at which the spectrum of the data is evaluated
-ROWS = 4096  # of the data that it uses
+ROWS = 4096  # the most rows of the data that it uses
 
 
 class SpectralMixture(AbstractKernel):
@@ -24,8 +24,8 @@ class SpectralMixture(AbstractKernel):
         k(x, y) = Σ_q w_q exp(−2π² Σ_d σ_qd² τ_d²) cos(2π Σ_d μ_qd τ_d),    τ = x − y
         S(s)    = ½ Σ_q w_q (N(s | μ_q, diag σ_q²) + N(s | −μ_q, diag σ_q²)),    s in cycles per unit of x
 
-    With enough components it comes close to any stationary kernel, and it continues periodic and quasi-periodic
-    patterns. The bound has many local maxima in μ; start from the data by `SpectralMixture.from_data`.
+    With enough components it approximates any stationary kernel, and it extrapolates periodic and quasi-periodic
+    patterns. The bound has many local maxima in μ, so choose initial values from data by `SpectralMixture.from_data`.
 
     Args:
         weights: w, the variance of each component [Q].
@@ -57,20 +57,20 @@ class SpectralMixture(AbstractKernel):
 
     @staticmethod
     def from_data(X: Any, y: Any, num: int = 4) -> "SpectralMixture":
-        """A start from the spectrum of the data, by matching pursuit.
+        """Initial values from the spectrum of the data, by matching pursuit.
 
-        The waves a cos 2πsx + b sin 2πsx, along one column of X each, are found one by one: s is where the periodogram
-        of what the earlier waves left over is largest, on a grid of up to 4,096 frequencies below N/(2 range), the
+        The waves a cos 2πsx + b sin 2πsx, along one column of X each, are found one by one: s maximises the periodogram
+        of the residual of the earlier waves, on a grid of up to 4,096 frequencies below N/(2 range), the
         Nyquist frequency of as many evenly spaced inputs. Then w = ½ (a² + b²) by least squares, μ = s, and σ is half
         of the resolution 1/range of each column.
 
         Args:
             X: inputs [N, D].
-            y: labels [N], NaN where missing; of several outputs [N, P], the first counts.
+            y: labels [N], NaN where missing; if there are several outputs [N, P], the first is used.
             num: Q, the number of components.
 
         Returns:
-            The kernel, to be trained further.
+            The kernel, with parameters from which to start training.
 
         Examples:
             >>> import numpy as np, inducing as ig
@@ -140,7 +140,7 @@ class SpectralMixture(AbstractKernel):
             s: frequencies [K, D], in cycles per unit of x.
 
         Returns:
-            Densities [K], of integral k(0) = Σ_q w_q.
+            Densities [K], whose integral is k(0) = Σ_q w_q.
         """
         self._columns(s)
 
@@ -152,7 +152,7 @@ class SpectralMixture(AbstractKernel):
         return 0.5 * (one(1.0) + one(-1.0))
 
     def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        # As many frequencies of each component, so that its variance is exact.
+        # The same number of frequencies for each component, so that its variance is exact.
         Q = len(self.weights)
         each = -(-num // (2 * Q))
         normal = jax.random.normal(key, (each, Q, dim), self.means.dtype)

@@ -27,7 +27,7 @@ def start_lengthscale(lengthscale: Array, x: np.ndarray) -> list[Start]:
         ([0.914, 91.421], False)
     """
     deviation, size = x.std(axis=0), np.abs(x).max(axis=0)
-    constant = deviation <= 1e-13 * size  # no kernel sees such a column, so any positive number will do
+    constant = deviation <= 1e-13 * size  # such a column does not affect the kernel, so any positive number will do
     spread = np.where(constant, np.where(size > 0, size, 1.0), deviation)
     if lengthscale.ndim == 0:
         spread = np.sqrt(np.mean((spread if constant.all() else spread[~constant]) ** 2))

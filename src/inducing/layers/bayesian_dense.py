@@ -68,7 +68,7 @@ class BayesianDense(AbstractLayer):
     prior_factor: Any = positive()  # [#D+1, #P], or None if it is not trained
     random = True
     terminal = True
-    couples_replicates = False  # replicates share their weights, but given these each depends on its own input alone
+    couples_replicates = False  # given the shared weights, each replicate depends only on its own input
     is_fresh = True  # `fit` sets no scales of the weights
 
     def __init__(

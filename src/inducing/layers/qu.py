@@ -111,7 +111,7 @@ def whitened_kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -
         ½ ( |R|² + |m|² − LM ) − log |det R|
 
     `log_det` is log |det R|, which the caller knows: a whitened root need not be triangular, but both the root of q in
-    its own coordinates and Luu are (see `SparseGP.kl`).
+    its coordinates and Luu are (see `SparseGP.kl`).
     """
     factors = root if isinstance(root, tuple) else (root.reshape(-1, *root.shape[-2:]),)
     squares = reduce(jnp.multiply, [jnp.sum(f**2, axis=(1, 2)) for f in factors])

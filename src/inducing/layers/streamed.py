@@ -206,7 +206,7 @@ def streamed(old: SparseGP, new: SparseGP, memory: Any, *, same: bool) -> Stream
 
     Args:
         old: what was learnt.
-        new: what is to be trained; its q(u) is where training starts.
+        new: the sparse GP to train, starting from its q(u).
         memory: λ.
         same: whether features and prior of `new` are those of `old`, and stay so.
 

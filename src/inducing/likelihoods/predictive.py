@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 BLOCK = 8192  # the number of rows that are computed at a time, to bound the memory
-CLOSED_CRPS = 256  # up to so many components the closed form, which takes their square, is cheaper than an integral
+CLOSED_CRPS = (
+    256  # up to this number of components the closed form, whose cost is quadratic in it, is cheaper than an integral
+)
 MANY = 2**20  # the number of components of all rows that are computed at a time
 
 

@@ -44,7 +44,7 @@ def start_of_noisy_labels(y: np.ndarray, noise: Any = None, power: float = 1.0) 
 
     Args:
         y: labels [N, P], NaN where missing.
-        noise: the parameter that sets the size of the noise, if it is an array; anything else stays as it is.
+        noise: the parameter that sets the size of the noise, if it is an array; anything else is ignored.
         power: the power of the noise variance that `noise` is: 1 for a variance, ½ for a scale.
 
     Returns:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 POWERS = (0, 1, 2, -1, -2)  # of the unit of y, in a parameter: unrelated, scale, variance, inverse scale, precision
 MOST_PARAMETERS = 3  # with 3 positive parameters there are 5³ combinations of powers
-CASES = 128  # what is evaluated at a time, more than 5³ + 2 − 1: always as many, so that there is one program
+CASES = 128  # the number of evaluations at a time, more than 5³ + 2 − 1. It is constant, so that there is one program
 SHIFT, UNIT = 1.3, 2.7
 # Near 0, where links such as softplus bend, and with residuals of very different sizes.
 F = np.array([-1.1, -0.4, 0.0, 0.3, 0.6, 1.2, 0.1])

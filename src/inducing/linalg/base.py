@@ -101,5 +101,5 @@ def batched(verb: str, covariance: AbstractCovariance, *args: Array) -> Array:
         (2,)
     """
     # The method is given by name because all structures have the same methods: `batched("solve", K, B)` is
-    # `K.solve(B)` for each latent, whatever the structure of K. This is no question about the class of K.
+    # `K.solve(B)` for each latent, whatever the structure of K. This does not depend on the class of K.
     return eqx.filter_vmap(lambda c, *a: getattr(c, verb)(*a))(covariance, *args)

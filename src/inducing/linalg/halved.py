@@ -55,7 +55,7 @@ class _Leaf(NamedTuple):
 
 
 def depth(rows: int) -> int:
-    """How often so many rows are halved until blocks are small.
+    """How often a number of rows is halved until blocks are small.
 
     Examples:
         >>> depth(BLOCK), depth(BLOCK + 1), depth(8 * BLOCK)

@@ -57,7 +57,9 @@ def threshold_cdf(
         return sign * jnp.sinh(bisect(lambda s: holds(sign * s), jnp.ones_like(m), jnp.full_like(m, 33.0), 6))
 
     lower, upper = end(-1.0), end(1.0)
-    even = jnp.where(upper - lower > 1e4, 1.0, 3.0)  # so many widths around the centre are spaced evenly
+    even = jnp.where(
+        upper - lower > 1e4, 1.0, 3.0
+    )  # the number of widths around the centre in which nodes are spaced evenly
 
     def stretched(x: Array) -> Array:
         return even * jnp.arcsinh(x / even)
@@ -79,7 +81,7 @@ def threshold_cdf(
         return (sums[0] + mass, sums[1] + mass * rise), None
 
     zero = jnp.zeros_like(mean)
-    # A scan over the nodes computes once what is the same for all of them.
+    # A scan over the nodes computes only once everything that does not depend on the node.
     (total, above), _ = jax.lax.scan(add, (zero, zero), jnp.arange(num, dtype=mean.dtype))
     return above / total
 

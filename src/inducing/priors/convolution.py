@@ -1,4 +1,4 @@
-"""Convolution processes: every output is a sum of latent GPs, each convolved with a smoothing kernel of its own."""
+"""Convolution processes: every output is a sum of latent GPs, each convolved with its own smoothing kernel."""
 
 import abc
 import itertools

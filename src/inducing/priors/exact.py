@@ -31,18 +31,18 @@ class ExactGP(Module):
         y = f(X) + ε,    ε ~ N(0, σ²)
         f(·) | y ~ GP( μ(·) + k_·X Kyy⁻¹ (y − μ(X)),  k(·,·') − k_·X Kyy⁻¹ k_X·' ),    Kyy = k(X, X) + σ²
 
-    The prior may be any, with several outputs, which may be missing (NaN in y). Conditioning takes O((N P)³), and adds
-    no jitter. Parameters are not trained; for that use `ig.fit(model, data, objective=ig.log_evidence)`.
+    Any prior can be used, also with several outputs and missing labels (NaN in y). Conditioning takes O((N P)³) and
+    adds no jitter. Parameters are not trained; to train them use `ig.fit(model, data, objective=ig.log_evidence)`.
 
     `mean`, `variance`, `covariance`, `sample` and `draw` are those of f; `predict` and `log_prob` are those of new
-    labels. `ig.save` keeps it in a file.
+    labels. `ig.save` writes it to a file.
 
     Args:
         prior: the prior of f, with P outputs.
         X: inputs [N, D], or [N] for D = 1.
         y: labels [N, P], or [N] for P = 1; NaN where missing.
         noise_variance: σ², one number, or one for each output [P], datum [N] or label [N, P]. It may be 0, for
-            interpolation, if the covariance of the labels is regular.
+            interpolation, if the covariance matrix of the labels is not singular.
 
     Raises:
         ValueError: if the shapes do not fit, or the covariance of the labels is not positive definite.
@@ -233,7 +233,7 @@ class ExactGP(Module):
         known = self.new_noise if noise_variance is None else noise_variance
         if known is None:
             raise ValueError(
-                "the labels had noise variances of their own, which say nothing about new ones; pass noise_variance, "
+                "each label had its own noise variance, so the noise of new labels is unknown; pass noise_variance, "
                 "one number, or one for each output, datum or label."
             )
         shape = n, self.prior.num_outputs

@@ -157,7 +157,7 @@ class Independent(AbstractPrior):
 
 
 def as_gp(latent: Any) -> GP:
-    """Turn a kernel into its GP with mean zero, and return a GP as it is; raise a TypeError for anything else."""
+    """Turn a kernel into its GP with mean zero, and return a GP unchanged; raise a TypeError for anything else."""
     if isinstance(latent, AbstractKernel):
         return GP(latent)
     if not isinstance(latent, GP):

@@ -86,7 +86,7 @@ def joined(results: Sequence[PyTree]) -> PyTree:
 
 
 def _equal_structures(split: Sequence[tuple[PyTree, PyTree]]) -> list[tuple[PyTree, list[int]]]:
-    """Group items that differ only in the values of their arrays: what is static in each group, and its members."""
+    """Group items that differ only in the values of their arrays: the static part of each group, and its members."""
     groups: list[tuple[PyTree, list[int]]] = []
     for i, (arrays, static) in enumerate(split):
         signature = (jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays), static)
@@ -130,7 +130,7 @@ def mapped(g: Callable, fn: Callable) -> Callable:
 
 
 class Separate:
-    """Functions [n, D] → [n, L] of which each column has terms of its own: draws of sums of different lengths.
+    """Functions [n, D] → [n, L] whose columns have different terms: draws of sums of different lengths.
 
     Args:
         together: all columns.

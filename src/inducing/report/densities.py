@@ -46,7 +46,8 @@ def plot_density(
         The Matplotlib axes.
 
     Raises:
-        ValueError: if inputs have several columns, the model has several outputs, or `size` or `draws` is no count.
+        ValueError: if inputs have several columns, the model has several outputs, or `size` or `draws` is not a
+        positive integer.
 
     Examples:
         >>> import inducing as ig

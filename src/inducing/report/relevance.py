@@ -115,7 +115,7 @@ def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: i
 
     Raises:
         TypeError: if `model` is not a model.
-        ValueError: if X does not fit the model, `names` does not fit X, or `num` is no count.
+        ValueError: if X does not fit the model, `names` does not fit X, or `num` is not a positive integer.
 
     Examples:
         >>> import inducing as ig
@@ -218,7 +218,7 @@ def plot_relevance(relevance: Any, *, output: int = 0, most: int = 20, ax: Any =
 
     Raises:
         TypeError: if `relevance` is something else.
-        ValueError: if `output` is out of range, or `most` is no count.
+        ValueError: if `output` is out of range, or `most` is not a positive integer.
 
     Examples:
         >>> import inducing as ig

@@ -94,6 +94,18 @@ def files_of(paths: list[str], filesystem: Any) -> tuple[Any, list[File]]:
     return fs.LocalFileSystem() if filesystem is None else filesystem, [found[path] for path in sorted(found)]
 
 
+def names_in(file: File, filesystem: Any) -> list[str]:
+    """The names of the columns of a file."""
+    pa = pyarrow()
+    with _naming(file.path):
+        if file.format == "parquet":
+            return pa.parquet.read_schema(filesystem.open_input_file(file.path)).names
+        if file.format == "arrow":
+            return pa.ipc.open_file(filesystem.open_input_file(file.path)).schema.names
+        compression = "gzip" if file.format == "csv.gz" else None
+        return pa.csv.open_csv(filesystem.open_input_stream(file.path, compression=compression)).schema.names
+
+
 def _base(path: str) -> str:
     """The folder of a path before its first part with a `*` or `?`."""
     parts = path.split("/")
@@ -173,7 +185,8 @@ class Tables(AbstractSource):
         if names.index is not None:
             index = whole(values[names.index], f"{path}: column {names.index!r}")
         weight = None if names.weight is None else values[names.weight]
-        rows = Rows(x, np.stack([values[n] for n in names.y], axis=1), index, weight)
+        y = np.stack([values[n] for n in names.y], axis=1) if names.y else np.empty((table.num_rows, 0))
+        rows = Rows(x, y, index, weight)
         return checked(rows, block, expected, path, (names.x, names.y))
 
     def _numbers(self, table: Any, name: str, path: str) -> np.ndarray:

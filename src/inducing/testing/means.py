@@ -26,7 +26,7 @@ from inducing.testing.contract import (
 def check_mean(mean: AbstractMean, X: Any = None) -> None:
     """Check that a mean function keeps the contract of `ig.means.AbstractMean`.
 
-    Its values are [N] or [N, P], each row depends on its own input alone, gradients are finite, `is_zero` and
+    Its values are [N] or [N, P], each row depends only on its own input, gradients are finite, `is_zero` and
     `is_constant` are true where claimed, and `start` and `units` name arrays of the mean.
 
     Args:
@@ -45,7 +45,7 @@ def check_mean(mean: AbstractMean, X: Any = None) -> None:
     values, first = attempt(mean, "its values must be computed under jit", _mean_values, mean, X)
     ok = values.ndim in (1, 2) and values.shape[0] == len(X)
     require(ok, mean, f"mean(X) must have shape [N] or [N, P] with N = {len(X)}", f"it has {list(values.shape)}")
-    require_close(mean, "each row of mean(X) must depend on its own input alone", values[:1], first)
+    require_close(mean, "each row of mean(X) must depend only on its own input", values[:1], first)
     require_finite_gradients(mean, "gradients", _mean_gradients, mean, X)
     require_float32(mean, "mean(X)", _mean_values, mean, X)
     if mean.is_zero:

@@ -70,7 +70,7 @@ def check_prior(prior: AbstractPrior, features: Any, X: Any = None) -> None:
     require_shape(prior, "Kff_diag(X) as [K, N, J]", diag, (len(Kff), N, J))
     require_shape(prior, "mean(X)", mean, (N, P))
     require_shape(prior, "mu_u(features)", mu_u, (mu_u.shape[0], M))
-    require_close(prior, "each row of mean(X) must depend on its own input alone", mean[:1], first)
+    require_close(prior, "each row of mean(X) must depend only on its own input", mean[:1], first)
     require_close(prior, "Kff(X, X2) must agree with Kff(X)", cross, Kff[:, :, :, :2], 1e-6)
     require_close(prior, "Kff_diag(X) must be the diagonal of Kff(X)", diag, np.einsum("knjnj->knj", Kff), 1e-8)
     flat, Kus = Kff.reshape(len(Kff), N * J, N * J), Kuf.reshape(K, M, N * J)

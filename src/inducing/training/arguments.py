@@ -146,7 +146,11 @@ def _check_numbers(given: Arguments, N: int) -> None:
     _check_whole("starts", given.starts, 1)
     if given.seconds is not None and not (_is_number(given.seconds) and given.seconds > 0):
         raise ValueError(f"seconds must be a number greater than 0, got {given.seconds!r}.")
-    rate, gamma = given.learning_rate, given.gamma
+    _check_lengths(given.learning_rate, given.gamma)
+
+
+def _check_lengths(rate: Any, gamma: Any) -> None:
+    """Refuse lengths of gradient steps and of natural-gradient steps that are not numbers, or out of range."""
     if callable(rate):
         raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
     if rate is not None and not (_is_number(rate) and 0 < rate < np.inf):

@@ -140,5 +140,5 @@ def _model(prior: AbstractPrior, likelihood: AbstractLikelihood, data: Data) -> 
 
 
 def _copies(kernel: AbstractKernel, num: int) -> list[AbstractKernel]:
-    """So many kernels, with arrays of their own: what is shared would be tied."""
+    """A number of kernels with separate arrays, because shared arrays would be tied."""
     return [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, kernel) for _ in range(num)]

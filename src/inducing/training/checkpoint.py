@@ -1,6 +1,7 @@
 """Checkpoints: a fit that was killed goes on where it was, and ends as if nothing had happened.
 
-A folder holds safetensors files. Each is written atomically, and nothing in them is executed:
+A folder holds safetensors files. Each is written atomically, and nothing in them is executed. Of several processes
+the first one writes; all of them read, so that they need a folder that they share:
 
 - `fit`: the marks of the call, which the next call must share;
 - `start-0`: how the first start ended. Until then one of
@@ -26,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from inducing._xla import own_array
+from inducing._xla import own_array, process
 from inducing.io.container import NATIVE, read, write
 from inducing.training.arguments import Arguments
 from inducing.training.interrupt import deferred_termination
@@ -59,7 +60,7 @@ def opened(given: Arguments, clock: Clock) -> Generator["Checkpoint | None"]:
         return
     folder = Path(given.checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(".*.safetensors.*.tmp"):  # of a writer that was killed
+    for leftover in folder.glob(".*.safetensors.*.tmp") if process()[0] == 0 else ():  # of a writer that was killed
         leftover.unlink(missing_ok=True)
     checkpoint = Checkpoint(folder, given.checkpoint_every, clock)
     with deferred_termination(checkpoint.write) as checkpoint.look:
@@ -130,7 +131,7 @@ class Checkpoint:
         arrays = _named(outcome.free, "free") | outcome.history._asdict() | {"elapsed": np.array(self._clock.now())}
         self._write(self._start, text, arrays)
         self._state, self._values = None, []
-        for path in self._folder.glob(f"{self._start}-*.safetensors"):
+        for path in self._folder.glob(f"{self._start}-*.safetensors") if process()[0] == 0 else ():
             path.unlink(missing_ok=True)
 
     def restore(self, state: Any, monitor: Monitor) -> Any:
@@ -166,7 +167,7 @@ class Checkpoint:
         return self._next is not None
 
     def watched(self, watch: Watch) -> Watch:
-        """For L-BFGS: scores on held-out data go on record, and what is repeated is not shown to the user again."""
+        """For L-BFGS: scores on held-out data are recorded, and repeated steps are not shown to the user again."""
         callback, held_out = watch.callback, watch.held_out
         if callback is not None:
             watch = watch._replace(callback=lambda progress: not self.replays and callback(progress))
@@ -195,7 +196,7 @@ class Checkpoint:
         return found
 
     def write(self) -> None:
-        """Write what is not yet written."""
+        """Write everything that has not been written yet."""
         began = time.perf_counter()
         if self._state is not None:
             self._write(f"{self._start}-steps", None, self._state)
@@ -236,6 +237,8 @@ class Checkpoint:
         return [_as(a, b) for a, b in zip(like, stored, strict=True)]
 
     def _write(self, name: str, text: Any, arrays: dict[str, Any]) -> None:
+        if process()[0] != 0:  # all processes have the same numbers, and the first one writes them
+            return
         one = {key: np.concatenate([*a, np.zeros(0)]) if isinstance(a, list) else a for key, a in arrays.items()}
         write(self._folder / f"{name}.safetensors", text, one)
 

@@ -20,7 +20,7 @@ from inducing.training.run import Run
 
 RATE = 0.01  # the default learning rate of Adam
 SECONDS = 0.4  # how long the compiled loop runs before Ctrl-C is noticed
-STREAK = 100  # a run ends after so many failed steps in a row
+STREAK = 100  # a run ends after this number of failed steps in a row
 FADE = 1 / 3  # the last part of the steps, in which the steps of Adam become shorter if the objective is noisy
 LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters; a run has about 100 judgements
 
@@ -84,14 +84,19 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
         if checkpoint is not None:
             checkpoint.keep(stepper.state, monitor)
         n = int(n * SECONDS / max(elapsed, 1e-6))
+    _judge_last(stepper, monitor, noisy, look)
+    if monitor.step < monitor.total:
+        return TIME
+    return "all steps done" if monitor.total == run.plan.steps else LEVELLED
+
+
+def _judge_last(stepper: "_Stepper", monitor: Monitor, noisy: bool, look: int) -> None:
+    """Judge the last parameters, unless the loop has done so."""
     if not noisy or monitor.step == 0:
         _, values = stepper.after(1)
         monitor.judge(stepper.state.free, float(values[0]))
     elif monitor.step < monitor.total and monitor.step % look:
         monitor.judge(stepper.state.free)
-    if monitor.step < monitor.total:
-        return TIME
-    return "all steps done" if monitor.total == run.plan.steps else LEVELLED
 
 
 class _Stepper:

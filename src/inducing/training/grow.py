@@ -25,8 +25,8 @@ from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
 from inducing.training.kernel_search import padded
 
-EXACT = 3000  # the most labels for which the evidence itself is trained
-SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for a place to begin
+EXACT = 3000  # the largest number of labels for which the evidence itself is maximised
+SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for initial hyperparameters
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
 FEWER, BATCH, STEP = 100, 2048, 1.5e8  # other likelihoods: the first number of points; rows, and rows × M² L, of a step
@@ -86,22 +86,23 @@ def grow(
 ) -> FitResult:
     """Train a model of one sparse GP with as many inducing points as the data need.
 
-    For Gaussian noise, hyperparameters begin at the best of three fits of the evidence of 500 random rows. With at most
-    3,000 labels the GP is then exact: it is trained by the evidence, and has an inducing point at each distinct input.
-    Otherwise the number of points M starts at 256 and grows by factors of four. Each fit starts at these
-    hyperparameters, with points at k-means centres of X in units of the lengthscales. Growing ends when
+    For Gaussian noise, the initial hyperparameters are the best of three fits that maximise the evidence of 500 random
+    rows. With at most 3,000 labels the GP is then exact: `grow` maximises the evidence of all rows and puts an inducing
+    point at each distinct input. Otherwise the number of points M starts at 256 and grows by factors of four. Each fit
+    starts at the initial hyperparameters, with points at k-means centres of X in units of the lengthscales. Growing
+    stops when
 
         (bound(M) − bound(M')) / (number of labels × log₂ M/M')  <  gain,
 
-    when M reaches `most` or N M² about 8·10⁹, or when the time is over. The best model is kept.
+    when M reaches `most`, when N M² reaches about 8·10⁹, or when the time is over. The best model is returned.
 
-    Other likelihoods start with 100 points, and grow while a step stays fast.
+    Models with other likelihoods start with 100 points, whose number grows as long as a step stays fast.
 
     Args:
-        model: one `SparseGP` layer with inducing points, and any likelihood. Its points and q(u) do not matter.
+        model: one `SparseGP` layer with inducing points, and any likelihood. Its inducing points and q(u) are replaced.
         data: (X, y) or `ig.Data`.
         most: the largest number of inducing points.
-        gain: the gain of a doubling, in nats for each label, below which more points are not worth their time.
+        gain: the gain in nats per label, for twice as many points, below which growing stops.
         seconds: the time after which to stop, compilation included; None for no limit.
         progress: whether to show progress bars.
         key: a JAX random key (default: key 0). The same key gives the same result, if the time is not limited.
@@ -161,7 +162,7 @@ def grow_from(
 
 
 def _sizes(first: int, most: int, affordable: float) -> list[int]:
-    """Numbers of points that grow by FACTOR; the last is the most that is affordable."""
+    """The numbers of points to try: each is FACTOR times the one before, and the last is the largest affordable one."""
     most = min(most, int(affordable))
     if most < min(first, FEWER):
         return []
@@ -181,7 +182,7 @@ def _sparse_gp(model: Model) -> SparseGP:
     layer = model.layers[0].as_sparse_gp() if len(model.layers) == 1 else None
     if layer is None or isinstance(layer.features, tuple) or not layer.features.are_values:
         raise TypeError(
-            "grow is for a model of one SparseGP layer with features.InducingPoints; train others by ig.fit."
+            "grow is for a model of one SparseGP layer with features.InducingPoints; train other models by ig.fit."
         )
     return layer
 
@@ -194,7 +195,7 @@ def with_points(model: Model, Z: Array) -> Model:
 
 
 def _search(job: Job, model: Model) -> FitResult:
-    """The best of some exact fits to few rows, for its hyperparameters."""
+    """The best of several exact fits to a few rows; only its hyperparameters are used."""
     N, few, rows, steps = len(job.data), _few(job), job.data, None
     if few < N:
         chosen = jax.random.choice(jax.random.fold_in(job.key, 1), N, (few,), replace=False)
@@ -226,7 +227,7 @@ def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
         one, rows = Z[:1], padded(job.data, np.arange(len(job.data)))
         try:
             result = job.fit(with_points(search.model, one), rows, "exact", initialise=False, **options)
-        except FloatingPointError:  # without the repeated rows, the noise of few rows may vanish
+        except FloatingPointError:  # a few rows without repeated inputs may lead to a noise variance of zero
             what += "; not started from few rows, whose noise is too small for all"
             result = job.fit(with_points(model, one), job.data, "exact once more", **options)
     trained = compiled(optimal_q)(with_points(result.model, Z), job.data)
@@ -234,10 +235,10 @@ def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
 
 
 def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
-    """Fits with more and more points, until that gains little.
+    """Fits with increasing numbers of points, until more points gain little.
 
-    Each starts at the hyperparameters of `model`: with too few points a fit may take labels for noise, and one with
-    more points that starts there stays there.
+    Each fit starts at the hyperparameters of `model`. With too few points a fit may explain the labels as noise, and a
+    fit with more points that started at its result would not recover.
     """
     labels = int(np.asarray(job.data.mask).sum())
     best, reached = None, []
@@ -256,7 +257,7 @@ def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[
 
 
 def _certificate(job: Job, best: FitResult, labels: int) -> str:
-    """How far q(f) is from the exact posterior at most, where that is known and below a nat for each label."""
+    """An upper bound of KL(q ‖ exact posterior) for the message, if it is known and below one nat per label."""
     if conjugate_layer(best.model) is None:
         return ""
     most = (float(evidence_upper_bound(best.model, job.data)) - best.bound) / labels
@@ -274,7 +275,7 @@ def _centres(job: Job, model: Model, M: int, trained: bool) -> Array:
 
 
 def _gain(reached: list[tuple[int, float]], labels: int) -> float:
-    """The last gain of a doubling, in nats for each label."""
+    """The last gain for twice as many points, in nats per label."""
     if len(reached) < 2:
         return np.inf
     (before, low), (now, high) = reached[-2:]

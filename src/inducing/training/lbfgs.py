@@ -63,10 +63,7 @@ def climb(run: Run) -> Outcome:
     """Train by L-BFGS."""
     ascents = _ascents(run)
     problem, (everything, steps) = run.problem, ascents[-1]
-    checkpoint = run.checkpoint
-    monitor = Monitor(steps, run.plan.method, 1.0, checkpoint.watched(run.watch) if checkpoint else run.watch, SETTLE)
-    if checkpoint is not None and checkpoint.replays:
-        monitor.resumed("from its record")
+    monitor, checkpoint = _monitor(run), run.checkpoint
     key = start_key(*run.seed) if run.plan.objective.takes_key else None
     start = free = _start(problem)
     reason, failures, sampled = "failed", 0, None
@@ -94,6 +91,15 @@ def climb(run: Run) -> Outcome:
     best = free if monitor.best is None else monitor.best
     sampled = monitor.step if sampled is None else sampled
     return Outcome(problem, best, history, monitor.best_score, reason, failures, sampled, SAMPLE)
+
+
+def _monitor(run: Run) -> Monitor:
+    """The monitor of the run, which first sees the steps on record if the fit is resumed."""
+    watch = run.watch if run.checkpoint is None else run.checkpoint.watched(run.watch)
+    monitor = Monitor(run.plan.steps, run.plan.method, 1.0, watch, SETTLE)
+    if run.checkpoint is not None and run.checkpoint.replays:
+        monitor.resumed("from its record")
+    return monitor
 
 
 def _ascents(run: Run) -> list[tuple[Ascent | StreamedAscent, int]]:

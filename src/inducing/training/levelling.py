@@ -1,4 +1,4 @@
-"""When a run is good enough: the bound has levelled off."""
+"""A criterion for stopping: whether the bound has levelled off."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ SURELY = 2e-3  # the same for a noisy bound, whose gain is known with an error
 def has_levelled(bounds: np.ndarray, num_data: int, fewest: int, noisy: bool) -> bool:
     """Whether a bound has levelled off, in nats for each datum, so that the units of the data do not matter.
 
-    A bound without noise has if the last quarter of the steps, at least `fewest`, raised its maximum by less than 2e-4
-    for each datum. A noisy one has if, over the last half of the steps, at least 1000, the mean of the second half of
-    them is higher than that of the first by less than 2e-3 for each datum, twice the standard error of the
-    difference added.
+    A bound without noise has levelled off if the last quarter of the steps (at least `fewest`) raised its maximum by
+    less than 2e-4 nats per datum. For a noisy bound, the last half of the steps (at least 1000) is split in two. It has
+    levelled off if the mean of the second part exceeds that of the first by less than 2e-3 nats per datum, even after
+    twice the standard error of the difference is added.
 
     Args:
         bounds: the objective before each step.

@@ -103,8 +103,8 @@ def _failures(plan: Plan, best: Outcome) -> str:
 def is_unbounded(plan: Plan, model: Model, parts: Partition, data: Data) -> bool:
     """Whether the density of the labels has no maximum.
 
-    That is so if all labels are equal, or all of an output that has a noise of its own, and the noise is trained. For a
-    single label, a mean must be trained too.
+    This is the case if all labels are equal, or all labels of an output with separate noise, and the noise is trained.
+    For a single label, a mean must be trained too.
 
     Args:
         plan: how the model was trained.

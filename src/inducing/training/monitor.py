@@ -138,7 +138,7 @@ class Monitor:
         total: the number of steps of the run.
         label: the label of the progress bar, unless the user gave one.
         window: the length of the moving average in steps; 1 for a deterministic bound.
-        watch: what is called between steps.
+        watch: functions and limits that are used between steps.
         fewest: the fewest steps in which a deterministic bound levels off.
     """
 

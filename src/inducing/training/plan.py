@@ -88,18 +88,23 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
         target = target if target.is_at(optimum) else Target(bound, given.log_prior)
     optimal_q = _optimal_q(optimum, q) if optimum is not None and target.is_at(optimum) else None
     steps = STEPS[method] if given.steps is None else given.steps
-    if method in LBFGS:  # no minibatches, and no lengths of steps to choose
-        return Plan(method, why, steps, target, (), None, 1.0, math.inf, optimal_q, noisy)
+    plan = Plan(method, why, steps, target, (), None, 1.0, math.inf, optimal_q, noisy)
+    return plan if method in LBFGS else _by_steps(plan, given, model, optimum, q)
 
-    natural = _natural(method, q, optimal_q)
-    batch_size = _batch_size(given, target)
+
+def _by_steps(plan: Plan, given: Arguments, model: Model, optimum: Optimum | None, q: Positions) -> Plan:
+    """The plan with the settings that only gradient steps have: minibatches and the lengths of steps."""
+    target, batch_size = plan.objective, _batch_size(given, plan.objective)
     ordinary = optimum is not None and optimum.collapsed and not target.is_at(optimum)
-    lands = batch_size is None and ordinary and _can_be_optimal(conjugate_layer(model))
-    gamma = given.gamma if given.gamma is not None else (1.0 if lands else 0.1)
+    lands = ordinary and batch_size is None and _can_be_optimal(conjugate_layer(model))
     near = not target.is_quadratic(model) and all(layer.is_whitened for layer in model.layers)
-    reach = REACH if near else math.inf
-    noisy = noisy or batch_size is not None
-    return Plan(method, why, steps, target, natural, batch_size, float(gamma), reach, optimal_q, noisy)
+    return plan._replace(
+        natural=_natural(plan.method, q, plan.optimal_q),
+        batch_size=batch_size,
+        gamma=float(given.gamma if given.gamma is not None else (1.0 if lands else 0.1)),
+        reach=REACH if near else math.inf,
+        noisy=plan.noisy or batch_size is not None,
+    )
 
 
 def _step_options(given: Arguments, target: Target) -> tuple[str, ...]:
@@ -138,15 +143,17 @@ def _choose(
     given: Arguments, model: Model, target: Target, optimum: Optimum | None, q: Positions, stepwise: bool
 ) -> tuple[str, str]:
     """The method for "auto", and why. `stepwise` says that the user gave options of gradient steps."""
-    collapsed, ignores_q = optimum is not None and optimum.collapsed, target.is_at(optimum)
-    if collapsed and ignores_q and not stepwise:
-        return "collapsed", "the objective is the collapsed bound"
-    if not target.takes_num_data and not stepwise:
-        if target.is_noisy(model):
-            return "adam", "the objective samples"
-        return "lbfgs", "the objective is of all data and has no noise"
-    if q and collapsed and not ignores_q and not stepwise and _is_affordable(model, given.num_data):
-        return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
+    ignores_q = target.is_at(optimum)
+    if not stepwise:
+        collapsed = optimum is not None and optimum.collapsed
+        if collapsed and ignores_q:
+            return "collapsed", "the objective is the collapsed bound"
+        if not target.takes_num_data:
+            if target.is_noisy(model):
+                return "adam", "the objective samples"
+            return "lbfgs", "the objective is of all data and has no noise"
+        if q and collapsed and _is_affordable(model, given.num_data):
+            return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
     if q and not ignores_q and not isinstance(q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
     return "adam", "gradient steps for all parameters"

@@ -1,4 +1,4 @@
-"""What is optimised: the arrays of a model that move, each in a unit of its own."""
+"""The optimisation problem: the trained arrays of a model, each in its own unit."""
 
 from typing import Any
 

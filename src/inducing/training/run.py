@@ -1,4 +1,4 @@
-"""One start of a fit: what it is given. A fit may have several starts."""
+"""The inputs of one start of a fit. A fit may have several starts."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ Seed = tuple[Array | None, Array]
 
 
 class Run(NamedTuple):
-    """What one start is given.
+    """The inputs of one start.
 
     Attributes:
         given: the arguments of `fit`.
@@ -25,7 +25,7 @@ class Run(NamedTuple):
         model: the model at which the run starts.
         problem: the model split into arrays that move and all the rest.
         seed: from which `start_key` makes the random key.
-        watch: what is called between steps.
+        watch: functions and limits that are used between steps.
         checkpoint: where the run keeps what it has done, if the user asked for it.
         passes: passes over the stream, for the collapsed bound of a stream.
     """

@@ -1,4 +1,4 @@
-"""Learning online: new rows, without the old ones."""
+"""Online learning: update a model with new rows, without access to the old ones."""
 
 import numbers
 from typing import Any
@@ -26,8 +26,8 @@ from inducing.priors.exact import ExactGP
 from inducing.training.fit import fit
 from inducing.training.natural import natural_gradient_step
 
-STEPS = 200  # of natural gradients, at most; Gaussian noise needs one
-TOLERANCE = 1e-11  # of the bound, relative
+STEPS = 200  # the most steps of natural gradients; Gaussian noise needs one
+TOLERANCE = 1e-11  # the relative change of the bound at which steps end
 
 
 def update(
@@ -35,26 +35,27 @@ def update(
 ) -> Model:
     """Condition a trained sparse GP on new rows without the old ones (Bui, Nguyen & Turner 2017).
 
-    What was learnt from old rows is in q_old(a), a the old features, which enters the bound as one more factor:
+    q_old(a), for the old features a, summarises the old rows and enters the bound as an additional factor:
 
         Σ_n E_q log p(y_n | f_n) − KL(q(u) ‖ p(u)) + λ E_q log (q_old(a) / p_old(a)),    n over the new rows
 
-    p_old is the prior with the old hyperparameters, and q(a) = ∫ p(a | u) q(u) du. By default the features stay, u = a,
-    as do the hyperparameters, and natural gradients maximise the bound over q(u). With Gaussian noise the result is
-    exact: it is the q(u) of `ig.collapse` on all rows at once, however they were split. The cost depends on the
-    number of new rows alone. A model that has seen no data, q(u) = p(u), may be updated too.
+    p_old is the prior with the old hyperparameters, and q(a) = ∫ p(a | u) q(u) du. By default features (u = a) and
+    hyperparameters stay the same, and natural gradients maximise the bound with respect to q(u). With Gaussian noise
+    the result is
+    exact: it equals the q(u) of `ig.collapse` on all rows at once, for any split of the rows. The cost depends only on
+    the number of new rows. You can also update a model that has seen no data, with q(u) = p(u).
 
     Args:
         model: a model of one `SparseGP` layer, with any prior, features and likelihood. An exact posterior
             (`prior.condition`) becomes a sparse one first, with `features`, or with all its rows as inducing points.
-        data: the new rows, (X, y) or an `ig.Data`, with weights if you like.
-        memory: λ, from 0 to 1. With λ < 1 each update forgets some of the old rows, for processes that drift: after k
-            more updates they count λ^k times.
-        features: new features u that replace the old ones, more or others, for all latents or a tuple with those of
-            each. What they cannot represent of q_old is lost.
+        data: the new rows, (X, y) or an `ig.Data`, which may have weights.
+        memory: λ, from 0 to 1. With λ < 1 each update discounts the old rows, which suits processes that drift: after
+            k more updates the weight of a row is λ^k.
+        features: new features u that replace the old ones, for all latents, or a tuple with those of each latent.
+            Information in q_old that they cannot represent is lost.
         adapt: whether to train features, hyperparameters and likelihood too, by `ig.fit` on this bound. Features that
-            are defined by the kernel (Fourier, eigenfunctions) refuse it: with another kernel, the old a would be
-            other functionals.
+            are defined by the kernel (Fourier, eigenfunctions) do not allow this: a different kernel would change
+            the functionals that define the old a.
         **options: with `adapt`, arguments of `ig.fit`, such as `steps=500` or `freeze=lambda m: m.likelihood`.
 
     Returns:
@@ -107,7 +108,7 @@ def _checked_layer(model: Model) -> SparseGP:
         kinds = ", ".join(type(part).__name__ for part in model.layers)
         raise TypeError(
             f"update is for models of one SparseGP layer, not for layers ({kinds}): in a deep model, q of one layer "
-            "was learnt for the inputs that the others gave it, so that it is no summary of the old rows once they "
+            "was learnt for the inputs that the others gave it, and no longer summarises the old rows once they "
             "change; use ig.fit on all rows."
         )
     if qu.is_kronecker(layer.root):
@@ -128,7 +129,7 @@ def _check_options(layer: SparseGP, adapt: bool, options: dict[str, Any]) -> Non
 
 
 def with_features(layer: SparseGP, features: Any) -> SparseGP:
-    """The sparse GP with other features u, whose q(u) = ∫ p(u | a) q(a) da is what it knows of them from its own, a.
+    """The sparse GP with other features u and q(u) = ∫ p(u | a) q(a) da, where a are its present features.
 
     Examples:
         >>> import inducing as ig

@@ -1,0 +1,3 @@
+"""The script that the processes run is no module of tests."""
+
+collect_ignore = ["trains.py"]
