@@ -358,3 +358,48 @@ def test_summaries_and_plots_take_estimators(classifier, regressor):
     assert ig.report.relevance(regressor, FRAME.to_numpy(), num=16).total.shape == (2, 1)
     with pytest.raises(NotFittedError):
         ig.summary(GPClassifier())
+
+
+def louder():
+    """Labels whose noise grows with x."""
+    x = np.linspace(0.05, 1.0, 150)
+    return x, np.sin(6.0 * x) + 0.5 * x**2 * np.random.default_rng(5).standard_normal(150)
+
+
+@pytest.mark.slow
+def test_the_noise_is_chosen_by_held_out_rows():
+    x, y = louder()
+    assert GPRegressor(num_inducing=10, steps=150, noise="auto").fit(x[:, None], y).noise_ == "heteroscedastic"
+
+
+def test_noise_by_one_word():
+    """Noise that grows with x; and words that do not exist."""
+    x, y = louder()
+    estimator = GPRegressor(num_inducing=10, steps=150, noise="heteroscedastic").fit(x[:, None], y)
+    std = estimator.predict([[0.1], [1.0]], return_std=True)[1]
+    assert std[1] > 3.0 * std[0]
+    with pytest.raises(ValueError, match=r"noise must be 'gaussian', 'student-t', 'heteroscedastic' or 'auto'"):
+        GPRegressor(noise="loud").fit(X, Y)
+    with pytest.raises(ValueError, match=r"either noise or likelihood"):
+        GPRegressor(noise="student-t", likelihood=ig.likelihoods.Gaussian()).fit(X, Y)
+
+
+def test_two_layers():
+    estimator = GPRegressor(num_layers=2, num_inducing=5, steps=3).fit(X, Y)
+    assert len(estimator.model_.layers) == 2 and estimator.predict(X[:3]).shape == (3,)
+    with pytest.raises(ValueError, match="kernel is for num_layers=1"):
+        GPRegressor(num_layers=2, kernel=ig.kernels.Matern52()).fit(X, Y)
+
+
+def test_the_kernel_is_chosen_by_evidence_and_held_out_rows():
+    """A sum of functions of single columns, and a product of all."""
+    rng = np.random.default_rng(3)
+    many = rng.uniform(-1.0, 1.0, (150, 5))
+    additive = np.sin(4.0 * many).sum(axis=1) + 0.1 * rng.standard_normal(150)
+    chosen = GPRegressor().fit(many[:100], additive[:100])
+    alone = GPRegressor(kernel=ig.kernels.Matern52(np.ones(5))).fit(many[:100], additive[:100])
+    assert "Additive:" in chosen.result_.message
+    errors = [np.mean((e.predict(many[100:]) - additive[100:]) ** 2) for e in (chosen, alone)]
+    assert errors[0] < 0.5 * errors[1]
+    with pytest.raises(ValueError, match=r"kernel must be one of ig\.kernels, 'auto' or None, got 'rbf'"):
+        GPRegressor(kernel="rbf").fit(X, Y)

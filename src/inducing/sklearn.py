@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -36,7 +35,7 @@ from inducing.model import Model
 from inducing.parameters import check, question
 from inducing.report.relevance import relevance
 from inducing.scores import log_score
-from inducing.training.automatic import train
+from inducing.training.automatic import NOISES, best_noise, likelihood_of, train
 from inducing.training.fit import FitResult
 from inducing.training.monitor import History
 from inducing.training.update import update
@@ -52,6 +51,7 @@ class _AbstractGP(BaseEstimator):
         kernel: Any = None,
         num_inducing: int | str = "auto",
         likelihood: Any = None,
+        num_layers: int = 1,
         method: str = "auto",
         steps: int | None = None,
         seconds: int | float | None = None,
@@ -62,6 +62,7 @@ class _AbstractGP(BaseEstimator):
         self.kernel = kernel
         self.num_inducing = num_inducing
         self.likelihood = likelihood
+        self.num_layers = num_layers
         self.method = method
         self.steps = steps
         self.seconds = seconds
@@ -77,20 +78,17 @@ class _AbstractGP(BaseEstimator):
             )
         return default if self.likelihood is None else self.likelihood
 
-    def _train(self, X: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood, weight: Any) -> Any:
+    def _settings(self) -> dict[str, Any]:
+        """All but the seconds."""
+        names = ("kernel", "num_inducing", "num_layers", "method", "steps", "progress")
+        return {name: self.get_params(deep=False)[name] for name in names} | {"key": _key(self.random_state)}
+
+    def _train(
+        self, X: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood, weight: Any, seconds: int | float | None
+    ) -> Any:
         self._check_dtype()
         with self._precision():
-            self.result_ = train(
-                self._data(X, y, weight),
-                likelihood,
-                kernel=self.kernel,
-                num_inducing=self.num_inducing,
-                method=self.method,
-                steps=self.steps,
-                seconds=self.seconds,
-                progress=self.progress,
-                key=_key(self.random_state),
-            )
+            self.result_ = train(self._data(X, y, weight), likelihood, seconds=seconds, **self._settings())
         self.model_ = self.result_.model
         self._some_rows = some_rows(X)
         return self
@@ -252,11 +250,17 @@ class GPRegressor(RegressorMixin, _AbstractGP):
     `posterior` give intervals, covariances and the function without noise, and `result_` is the `ig.FitResult`.
 
     Args:
-        kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
+        kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column, to which a
+            rational quadratic kernel, an `ig.kernels.Additive` one, or both are added where the evidence and held-out
+            rows are in favour (for Gaussian noise and `num_inducing="auto"`). "auto" compares more kernels.
+            `result_.message` says which won.
         num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
             3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
             of X.
-        likelihood: a likelihood of numbers. By default, Gaussian noise with one variance per output.
+        likelihood: a likelihood of numbers, instead of `noise`.
+        noise: "gaussian", with one variance per output; "student-t", for outliers; "heteroscedastic", where its size
+            depends on X; or "auto" for the one with the best log density of held-out rows, which `noise_` names.
+        num_layers: the number of GP layers; 2 is a deep GP, which takes minutes.
         method: the training method of `ig.fit`, for a given number of inducing points.
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
         seconds: the time after which to stop training; None for no limit.
@@ -274,6 +278,25 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         ((3,), True)
     """
 
+    def __init__(
+        self,
+        kernel: Any = None,
+        num_inducing: int | str = "auto",
+        likelihood: Any = None,
+        noise: str = "gaussian",
+        num_layers: int = 1,
+        method: str = "auto",
+        steps: int | None = None,
+        seconds: int | float | None = None,
+        dtype: str = "float64",
+        progress: bool | str = "auto",
+        random_state: Any = 0,
+    ):
+        super().__init__(
+            kernel, num_inducing, likelihood, num_layers, method, steps, seconds, dtype, progress, random_state
+        )
+        self.noise = noise
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Train the model.
 
@@ -288,14 +311,15 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         X, y = self._checked(X, y, reset=True)
         self._flat = y.ndim == 1
         P = 1 if self._flat else y.shape[1]
-        likelihood = self._chosen(likelihoods.Gaussian() if P == 1 else likelihoods.Gaussian(jnp.ones(P)))
+        seconds = self._choose_noise(X, y, sample_weight)
+        likelihood = self._chosen(likelihood_of(self.noise_, P))
         if (np.fmin.reduce(y, axis=0) == np.fmax.reduce(y, axis=0)).any():
             warnings.warn(
                 "all labels (of an output) are equal: they say nothing of how far others may be off, and standard "
                 "deviations will be about 0; give a likelihood that is not trained, or more labels.",
                 stacklevel=2,
             )
-        return self._train(X, y, likelihood, sample_weight)
+        return self._train(X, y, likelihood, sample_weight, seconds)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Learn from more rows without the earlier ones, by `ig.update`; at first, the same as `fit`.
@@ -322,6 +346,21 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         X, y = validate_data(self, X, y, reset=reset, validate_separately=(inputs, labels))
         check_consistent_length(X, y)
         return X, y
+
+    def _choose_noise(self, X: np.ndarray, y: np.ndarray, weight: Any) -> int | float | None:
+        """Set `noise_`, and return the seconds that are left for the fit: half of them, if kinds are compared."""
+        self._check_dtype()
+        if self.noise not in (*NOISES, "auto"):
+            raise ValueError(f"noise must be {', '.join(map(repr, NOISES))} or 'auto', got {self.noise!r}.")
+        if self.likelihood is not None and self.noise != "gaussian":
+            raise ValueError(f"pass either noise or likelihood, got noise={self.noise!r} and {self.likelihood!r}.")
+        self.noise_ = self.noise
+        if self.noise != "auto":
+            return self.seconds
+        each = None if self.seconds is None else 0.5 * self.seconds / len(NOISES)
+        with self._precision():
+            self.noise_ = best_noise(self._data(X, y, weight), seconds=each, **self._settings())
+        return None if self.seconds is None else 0.5 * self.seconds
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -425,6 +464,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
             of X.
         likelihood: a likelihood of classes. By default, Bernoulli or softmax.
+        num_layers: the number of GP layers; 2 is a deep GP, which takes minutes.
         method: the training method of `ig.fit`, for a given number of inducing points.
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
         seconds: the time after which to stop training; None for no limit.
@@ -448,6 +488,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         kernel: Any = None,
         num_inducing: int | str = "auto",
         likelihood: Any = None,
+        num_layers: int = 1,
         method: str = "auto",
         steps: int | None = None,
         seconds: int | float | None = None,
@@ -456,7 +497,9 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         random_state: Any = 0,
         class_weight: Any = None,
     ):
-        super().__init__(kernel, num_inducing, likelihood, method, steps, seconds, dtype, progress, random_state)
+        super().__init__(
+            kernel, num_inducing, likelihood, num_layers, method, steps, seconds, dtype, progress, random_state
+        )
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPClassifier":
@@ -510,7 +553,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             raise ValueError(
                 f"likelihood is for {given or 'no'} classes, but y has {C}: {', '.join(map(str, self.classes_))}."
             )
-        return self._train(X, self.encode(y), likelihood, self._weight(y, sample_weight))
+        return self._train(X, self.encode(y), likelihood, self._weight(y, sample_weight), self.seconds)
 
     def _weight(self, y: np.ndarray, sample_weight: Any) -> Any:
         """The weights of rows and classes together."""
