@@ -15,7 +15,19 @@ def started(folder, rows, *more):
     x = np.linspace(0.0, 9.0, rows)
     table = "x,y\n" + "".join(f"{a},{b}\n" for a, b in zip(x, np.sin(x), strict=True))
     (folder / "train.csv").write_text(table)
-    command = [sys.executable, "-m", "inducing", "fit", "train.csv", "--target", "y", "--no-cache", *more]
+    command = [
+        sys.executable,
+        "-m",
+        "inducing",
+        "fit",
+        "train.csv",
+        "--target",
+        "y",
+        "--kernel",
+        "matern52",
+        "--no-cache",
+        *more,
+    ]
     paths = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(

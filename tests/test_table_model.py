@@ -28,7 +28,7 @@ def model():
     frame = houses(60)
     frame.loc[3, "price"] = np.nan  # a missing label
     frame.loc[5, "area"] = np.nan
-    return TableModel.fit(frame.drop(columns="truth"), target="price", progress=False)
+    return TableModel.fit(frame.drop(columns="truth"), target="price", kernel="matern52", progress=False)
 
 
 def test_numbers_have_honest_intervals_and_scores(model):
@@ -98,10 +98,9 @@ def test_rows_that_cannot_be_used_are_blank_or_fatal(model):
         model.predict(new[["town"]])
 
 
-def test_the_kernel_sees_one_lengthscale_for_each_column(model):
+def test_the_kernel_sees_every_encoded_column(model):
     assert model.encoder.names == ("area", "area is missing", "town = Bonn", "town = Oslo", "town = Rome")
-    assert type(model.model.layers[0].prior.kernels[0]).__name__ == "Matern52"
-    assert model.model.layers[0].prior.kernels[0].lengthscale.shape == (5,)
+    assert model.model.layers[0].features.Z.shape[1] == 5
 
 
 def test_classes_have_probabilities_and_weights_count():
@@ -159,6 +158,8 @@ def test_many_categories_share_an_embedding():
         ({"kernel": "magic"}, "kernel must be one of matern52"),
         ({"noise": "loud"}, "noise must be one of constant"),
         ({"target": "town", "noise": "outliers"}, "for a single target of numbers"),
+        ({"num_layers": 0}, "num_layers must be"),
+        ({"target": ["price", "truth"], "num_layers": 2}, "several targets have one layer"),
         ({"seconds": 0.0}, "seconds must be more than 0"),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"likelihood": "beta"}, "strictly between 0 and 1"),
@@ -170,12 +171,47 @@ def test_what_cannot_be_fitted_is_said_before_the_fit(options, says, monkeypatch
         TableModel.fit(houses(30), **({"target": "price"} | options), progress=False)
 
 
+@pytest.mark.parametrize(
+    "options", [{"num_layers": 2, "kernel": "matern32"}, {"noise": "varying"}, {"noise": "outliers"}]
+)
+def test_other_models_are_what_was_asked_for(options, monkeypatch):
+    """Built as asked; training is another matter, and is cut short."""
+    seen: list = []
+
+    def stop(part, *others, **options):
+        seen.extend([part, *others])
+        raise FloatingPointError("enough")
+
+    monkeypatch.setattr("inducing.tables.fitting.fit", stop)
+    monkeypatch.setattr("inducing.tables.fitting.train", stop)
+    with pytest.raises(FloatingPointError, match="enough"):
+        TableModel.fit(houses(15), target="price", drop="truth", **options)
+    if "num_layers" in options:
+        assert len(seen[0].layers) == 2 and type(seen[0].layers[1].prior.kernels[0]).__name__ == "Matern32"
+    else:
+        assert (
+            type(seen[1]).__name__ == {"varying": "HeteroscedasticGaussian", "outliers": "StudentT"}[options["noise"]]
+        )
+
+
+def test_decisions_are_announced_before_training(monkeypatch):
+    said: list[str] = []
+
+    def train(*data, **options):
+        raise FloatingPointError(said[0].splitlines()[0])
+
+    monkeypatch.setattr("inducing.tables.fitting.train", train)
+    with pytest.raises(FloatingPointError, match="Target price: numbers"):
+        TableModel.fit(houses(15), target="price", announce=said.append)
+    assert "  area   number\n  town   2 categories (Bonn, Oslo)" in said[0]
+
+
 def test_facts_are_plain_values(model):
     assert json.loads(json.dumps(model.facts["settings"])) == {
         "kernel": "matern52",
         "noise": "constant",
         "num_layers": 1,
-        "seconds": 60.0,
+        "seconds": 45.0,
         "seed": 0,
     }
     assert len(model.facts["sha256"]) == 64 and model.facts["versions"]["inducing"] == ig.__version__

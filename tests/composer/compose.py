@@ -25,12 +25,13 @@ LABELS = ("Gaussian", *NOISES, *POSITIVES, "Beta", "Bernoulli", *COUNTS, "Ordina
 
 @dataclass(frozen=True)
 class Composition:
-    """A model and its data; `tolerance` is how well both sides can compute q(f)."""
+    """A model and its data; `tolerance` is how well both sides can compute q(f). Rows count `weight` times."""
 
     seed: int
     part: Part
     X: Array
     Y: Array
+    weight: Array | None
     X_new: Array
     Y_new: Array
     tolerance: float
@@ -49,7 +50,8 @@ class Composition:
 
     def recipe(self) -> str:
         """Python code that builds the model and its data."""
-        arrays = {"X": self.X, "y": self.Y, "X_new": self.X_new, "y_new": self.Y_new}
+        weight = {} if self.weight is None else {"weight": self.weight}
+        arrays = {"X": self.X, "y": self.Y, **weight, "X_new": self.X_new, "y_new": self.Y_new}
         lines = [f"{name} = jnp.array({_plain(a)})" for name, a in arrays.items()]
         start = f"# compose({self.seed})\nimport jax, jax.numpy as jnp, inducing as ig\nfrom jax.numpy import nan\n"
         return start + f'jax.config.update("jax_enable_x64", True)\nmodel = {code(self.part)}\n' + "\n".join(lines)
@@ -64,6 +66,7 @@ class Dice:
 
     def __init__(self, seed: int):
         self.rng = np.random.default_rng(seed)
+        self.more = np.random.default_rng([seed, 1])  # for what is chosen beside the rest
 
     def pick(self, *options: Any) -> Any:
         return options[self.rng.integers(len(options))]
@@ -394,7 +397,10 @@ def _of_latents(dice: Dice, kind: str, dim: int, P: int, smoothness: int) -> Dra
 def _matrix_valued(dice: Dice, dim: int, P: int, smoothness: int) -> Drawn:
     inputs = Part("ig.kernels.ActiveDims", options={"kernel": kernel(dice, dim, smoothness), "dims": tuple(range(dim))})
     W = {"W": dice.numbers(-1, 1, P, 1), "kappa": dice.numbers(0.3, 0.8, P)}
-    outputs = _active(Part("ig.kernels.Coregion", options=W), dim)
+    coregion = Part("ig.kernels.Coregion", options=W)
+    rho = round(float(dice.more.uniform(0.2, 0.8)), 3)
+    categories = Part("ig.kernels.Categorical", options={"correlation": rho, "variance": 1.3})
+    outputs = _active(categories if dice.more.random() < 0.4 else coregion, dim)
     Z = [[*z, float(p)] for z, p in zip(dice.spread(5, dim), dice.rng.integers(P, size=5), strict=True)]
     grid = _features("InducingPoints", Z=[[float(p)] for p in range(P)])
     if dice.maybe():
@@ -551,9 +557,10 @@ def compose(seed: int) -> Composition:
     Y, Y_new = (_labels(dice, part, P, rows, new) for rows, new in ((N, False), (NEW, True)))
     if dice.maybe():
         Y[dice.rng.random(Y.shape) < 0.3] = np.nan
+    weight = dice.more.integers(1, 4, size=N).astype(float) if dice.more.random() < 0.3 else None
     latent = any(layer.kind == "LatentVariable" for layer in layers)
     importance = dice.pick(1, 3) if latent and depth == 2 else 1
-    return Composition(seed, Part("ig.Model", (layers, part)), X, Y, X_new, Y_new, drawn.tolerance, importance)
+    return Composition(seed, Part("ig.Model", (layers, part)), X, Y, weight, X_new, Y_new, drawn.tolerance, importance)
 
 
 def _inputs(dice: Dice, rows: int, dim: int, drawn: Drawn) -> Array:

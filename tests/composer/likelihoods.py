@@ -187,7 +187,7 @@ class Labels:
         """Mean and variance of each label, Σ_p log E p(y_p | f), and P(label ≤ y_p), of a new datum."""
         means, variances, cdfs, total = [], [], [], 0.0
         for p in range(self.num_outputs):
-            dist, weights = self._at(p, None, mean, cov, y[p])
+            dist, weights = self._label(p, mean, cov, y[p])
             m = np.broadcast_to(dist.mean(), weights.shape)
             first = weights @ m
             means.append(first)
@@ -195,6 +195,18 @@ class Labels:
             cdfs.append(weights @ dist.cdf(y[p]))
             total += np.log(weights @ np.exp(log_density(dist, y[p])))
         return np.array(means), np.array(variances), total, np.array(cdfs)
+
+    def _label(self, p: int, mean: Array, cov: Array, y: float) -> tuple[Any, Array]:
+        """A new label as a mixture: its distributions and their weights."""
+        part, own = part_of(self.likelihood, p)
+        if part.kind != "HeteroscedasticGaussian":
+            return self._at(p, None, mean, cov, y)
+        level, scale = latents_of(part, p, self.num_outputs)  # given the scale, the label is Gaussian
+        f, weights = _line(mean[scale], cov[scale, scale], None)
+        slope = cov[level, scale] / cov[scale, scale]
+        rest = cov[level, level] - slope * cov[level, scale]
+        size = distribution(part, [np.zeros(1), f[0]], own, None).std()
+        return stats.norm(mean[level] + slope * (f[0] - mean[scale]), np.sqrt(rest + size**2)), weights
 
     def noise(self, n: int | None) -> Array | None:
         """The variances of Gaussian noise [P], or None."""

@@ -158,6 +158,13 @@ def _coregion(part: Part, x: list[Jet], y: list[Jet]) -> Jet:
     return Jet(B[np.round(x[0].v).astype(int), np.round(y[0].v).astype(int)])
 
 
+def _categorical(part: Part, x: list[Jet], y: list[Jet]) -> Jet:
+    same = np.prod(
+        [np.where(np.round(a.v) == np.round(b.v), 1.0, part["correlation"]) for a, b in zip(x, y, strict=True)], axis=0
+    )
+    return Jet(part["variance"] * same)
+
+
 KERNELS: dict[str, Callable[[Part, list[Jet], list[Jet]], Jet]] = {
     **dict.fromkeys(["SquaredExponential", "RationalQuadratic", "Matern12", "Matern32", "Matern52"], _stationary),
     "Periodic": _periodic,
@@ -167,6 +174,7 @@ KERNELS: dict[str, Callable[[Part, list[Jet], list[Jet]], Jet]] = {
     "ArcCosine": _arc_cosine,
     "ChangePoint": _change_point,
     "Coregion": _coregion,
+    "Categorical": _categorical,
     "Constant": lambda part, x, y: Jet(part["variance"] + 0.0 * (x[0].v - y[0].v)),
     "ActiveDims": lambda part, x, y: kernel_of(part["kernel"], *([z[d] for d in part["dims"]] for z in (x, y))),
     "Warped": lambda part, x, y: kernel_of(

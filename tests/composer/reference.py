@@ -67,7 +67,7 @@ class SparseGP:
 def _dense_root(root: Any, L: int) -> Array:
     """The root of the covariance of q as one matrix [L·M, L·M]."""
     if isinstance(root, tuple):
-        factors = [np.asarray(f, float) for f in root]
+        factors = [np.asarray(f.args[0], float) for f in root]
         return block_diag(*[np.kron(*[f[l] for f in factors]) for l in range(L)])
     R = np.asarray(root, float)
     if R.ndim == 3:
@@ -125,10 +125,10 @@ class Model:
     def last(self) -> Any:
         return self.layers[-1]
 
-    def data_term(self, X: Array, Y: Array) -> float:
-        """Σ_n E log p(y_n | f_n) of a model with one layer."""
+    def data_term(self, X: Array, Y: Array, weight: Array) -> float:
+        """Σ_n weight_n E log p(y_n | f_n) of a model with one layer."""
         mean, cov = self.last.marginals(X)
-        return sum(self.labels.expected_log_prob(n, mean[n], cov[n], Y[n]) for n in range(len(X)))
+        return sum(weight[n] * self.labels.expected_log_prob(n, mean[n], cov[n], Y[n]) for n in range(len(X)))
 
     def inner(self, rng: np.random.Generator, x: Array, rows: Array | None) -> tuple[Array, Array]:
         """A sample of the last layer's inputs at x, of the data `rows` or (None) of new ones, and log p(h)/q(h)."""
@@ -150,16 +150,18 @@ class Model:
                 x = np.concatenate([x, f], axis=1) if part.kind == "Skip" else f
         return x, weight
 
-    def data_terms(self, rng: np.random.Generator, X: Array, Y: Array, importance: int, samples: int) -> Array:
-        """Monte Carlo samples of Σ_n E log 1/R Σ_r exp(log explik_nr + log p/q_nr) of a deep model."""
+    def data_terms(
+        self, rng: np.random.Generator, X: Array, Y: Array, weight: Array, importance: int, samples: int
+    ) -> Array:
+        """Monte Carlo samples of Σ_n weight_n E log 1/R Σ_r exp(log explik_nr + log p/q_nr) of a deep model."""
         N, R = len(X), importance
         rows = np.tile(np.repeat(np.arange(N), R), samples)
-        x, weight = self.inner(rng, X[rows], rows)
+        x, ratio = self.inner(rng, X[rows], rows)
         mean, cov = self.last.marginals(x)
         logs = np.array([self.labels.expected_log_prob(n, m, c, Y[n]) for n, m, c in zip(rows, mean, cov, strict=True)])
-        logs = (logs + weight).reshape(samples, N, R)
+        logs = (logs + ratio).reshape(samples, N, R)
         terms = np.logaddexp.reduce(logs, axis=2) - np.log(R)
-        return (terms * ~np.isnan(Y).all(axis=1)).sum(axis=1)
+        return (terms * weight * ~np.isnan(Y).all(axis=1)).sum(axis=1)
 
     def components(self, rng: np.random.Generator, X: Array, samples: int) -> tuple[Array, Array]:
         """Means and variances [S, n, P] of q(f) given samples of the inner layers."""
@@ -186,9 +188,11 @@ class Model:
                 x = np.concatenate([x, f], axis=1) if part.kind == "Skip" else f
         return x
 
-    def gaussian_bounds(self, X: Array, Y: Array) -> tuple[float, float]:
-        """Titsias' bound and the evidence, for Gaussian noise and one layer."""
-        noise = np.stack([self.labels.noise(n) for n in range(len(X))]).ravel()
+    def gaussian_bounds(self, X: Array, Y: Array, weight: Array) -> tuple[float, float]:
+        """Titsias' bound and the evidence, for Gaussian noise and one layer; rows occur as often as they count."""
+        rows = np.repeat(np.arange(len(X)), weight.astype(int))
+        X, Y = X[rows], Y[rows]
+        noise = np.stack([self.labels.noise(n) for n in rows]).ravel()
         mean, Kff, Kuf = self.last.prior_moments(X)
         y = Y.ravel()
         seen = ~np.isnan(y)

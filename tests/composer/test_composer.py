@@ -63,7 +63,8 @@ class Check:
 
     def __init__(self, c: Composition):
         self.c, self.model, self.reference = c, c.library(), c.reference()
-        self.data = ig.Data(c.X, c.Y)
+        self.data = ig.Data(c.X, c.Y, weight=c.weight)
+        self.weight = np.ones(len(c.X)) if c.weight is None else c.weight
         noise = self.reference.labels.noise(None)
         self.gaussian = noise is not None
         self.tolerance = c.tolerance if self.gaussian else max(c.tolerance, QUADRATURE)
@@ -108,7 +109,7 @@ class Check:
             "covariance of q(f)": (cov, c.tolerance),
             "covariance of outputs": (own_cov, c.tolerance),
             "variance of q(f)": (np.diagonal(own_cov, axis1=1, axis2=2), c.tolerance),
-            "bound": (ref.data_term(c.X, c.Y) - ref.kl(), self.tolerance),
+            "bound": (ref.data_term(c.X, c.Y, self.weight) - ref.kl(), self.tolerance),
             "mean of labels": (means, self.tolerance),
             "variance of labels": (variances, self.tolerance),
             "log density": (logs, self.tolerance),
@@ -116,7 +117,7 @@ class Check:
         }
         close("joint mean", mean, own_mean.ravel(), 1e-10)  # the reference agrees with itself
         if self.gaussian:
-            bound, evidence = ref.gaussian_bounds(c.X, c.Y)
+            bound, evidence = ref.gaussian_bounds(c.X, c.Y, self.weight)
             truths |= {
                 "collapsed bound": (bound, c.tolerance),
                 "evidence": (evidence, c.tolerance),
@@ -151,7 +152,7 @@ class Check:
             keys = jax.random.split(jax.random.key(seed), 500 * factor)
             values = np.asarray(_elbos(self.model, self.data, keys, c.importance))
             rng = np.random.default_rng(seed)
-            terms = self.reference.data_terms(rng, c.X, c.Y, c.importance, 50 * factor)
+            terms = self.reference.data_terms(rng, c.X, c.Y, self.weight, c.importance, 50 * factor)
             return mean_of(values), mean_of(terms - self.reference.kl())
 
         within_errors("bound", sampled)

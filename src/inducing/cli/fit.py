@@ -24,6 +24,8 @@ def add(commands: Any) -> None:
     fit.add_argument("table", metavar="TABLE", help="CSV, Parquet, Arrow or JSON lines; - for CSV from standard input")
     fit.add_argument("--target", nargs="+", required=True, metavar="COLUMN", help="the column to predict, or several")
     fit.add_argument("--save", metavar="FILE", help="keep the model in this file")
+    fit.add_argument("--report", metavar="FILE", help="write a report of the held-out rows to this HTML file")
+    fit.add_argument("--no-rows", action="store_true", help="a report without data of single rows")
     columns = fit.add_argument_group("columns")
     columns.add_argument(
         "--drop", nargs="+", action="extend", default=[], metavar="COLUMN", help="columns to leave out"
@@ -35,7 +37,7 @@ def add(commands: Any) -> None:
     columns.add_argument("--date-format", metavar="FORMAT", help="the format of dates, such as %%m/%%d/%%Y")
     model = fit.add_argument_group("model")
     model.add_argument("--likelihood", help="the kind of target or its likelihood (default: chosen by its values)")
-    model.add_argument("--kernel", default="matern52", help="the kernel (default: matern52)")
+    model.add_argument("--kernel", help="the kernel (default: Matérn 5/2, unless others predict better)")
     model.add_argument("--noise", default="constant", help="of numbers: constant (default), varying or outliers")
     model.add_argument("--layers", type=int, default=1, help="1: a sparse GP (default); more: a deep GP")
     scores = fit.add_argument_group("scores")
@@ -43,7 +45,7 @@ def add(commands: Any) -> None:
     scores.add_argument(
         "--split-by", metavar="COLUMN", help="dates, to hold out the latest; or groups that stay together"
     )
-    fit.add_argument("--seconds", type=float, default=60.0, help="the time that training may take (default: 60)")
+    fit.add_argument("--seconds", type=float, default=45.0, help="the time that training may take (default: 45)")
     fit.add_argument("--seed", type=seed, default=0, help="the seed of split and training (default: 0)")
     add_reading(fit)
     add_running(fit)
@@ -65,7 +67,10 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(
             "--split-by chooses rows to hold out, but --test gives rows to score on; leave one of them out."
         )
-    check_output(options.save, options.table, options.test)
+    if options.no_rows and not options.report:
+        raise ValueError("--no-rows is about the report, which is written by --report FILE.")
+    for path in (options.save, options.report):
+        check_output(path, options.table, options.test)
     table = table_of(options.table, options)
     test = None if options.test is None else table_of(options.test, options)
     say(options, f"{options.table}: {table.num_rows:,} rows, {table.num_columns} columns.")
@@ -86,10 +91,11 @@ def run(options: argparse.Namespace) -> None:
         seconds=options.seconds,
         seed=options.seed,
         progress=not options.quiet and sys.stderr.isatty(),
+        announce=lambda text: say(options, f"{text}\n"),
     )
     command = shlex.join(["inducing", *options.arguments])
     model = dataclasses.replace(model, facts=model.facts | {"command": command})
-    say(options, str(model))
+    say(options, model.outcome())
     if model.scores is None:
         say(options, "Too few rows to hold some out for scores; score others by `inducing evaluate` or --test.")
     elif test is None:
@@ -98,3 +104,9 @@ def run(options: argparse.Namespace) -> None:
         with finished_first():
             model.save(options.save)
         say(options, f"The model is in {options.save}.")
+    if options.report and model.held_out is not None:
+        with finished_first():
+            model.report_held_out(options.report, rows=not options.no_rows)
+        say(options, f"The report is in {options.report}.")
+    elif options.report:
+        raise ValueError(f"{options.report} is not written: there are too few rows to hold some out; give --test rows.")

@@ -1,4 +1,4 @@
-"""The command line: `inducing fit`, `predict`, `evaluate`, `show`, `demo` and `launch`, or `python -m inducing …`."""
+"""The command line, `inducing COMMAND` or `python -m inducing COMMAND`: tables, the demo, and several processes."""
 
 import argparse
 import io
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from inducing.cli import demo, evaluate, fit, launch, predict, show
+from inducing.cli import demo, evaluate, fit, launch, predict, report, show
 from inducing.cli.cache import keep_programs
 from inducing.cli.ending import ends_early
 
@@ -29,7 +29,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     parser = argparse.ArgumentParser(prog="inducing", description="Sparse variational Gaussian processes.")
     parser.add_argument("--version", action="version", version=f"inducing {version('inducing')}")
     commands = parser.add_subparsers(dest="command")
-    for command in (fit, predict, evaluate, show, demo, launch):
+    for command in (fit, predict, evaluate, report, show, demo, launch):
         command.add(commands)
     options = parser.parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)

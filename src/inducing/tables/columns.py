@@ -317,7 +317,8 @@ def texts_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     texts = list(dict.fromkeys(value for value in values if value))  # a cell of spaces is a gap
     place = {text: i for i, text in enumerate(texts)}
     code = np.array([place.get(value, -1) for value in values] + [-1])
-    return texts, code[np.asarray(found.indices.fill_null(len(values)))]
+    gaps, indices = cells.is_null().to_numpy(zero_copy_only=False), found.indices.to_numpy(zero_copy_only=False)
+    return texts, code[np.where(gaps, len(values), indices).astype(int)]
 
 
 def _text(value: Any) -> str:
@@ -378,7 +379,7 @@ def _floats(cells: pa.Array) -> np.ndarray:
     kind = pa.float64() if not pa.types.is_boolean(cells.type) else pa.int8()
     if pa.types.is_float16(cells.type):
         return np.asarray(cells.to_numpy(zero_copy_only=False), float)
-    return np.asarray(cells.cast(kind, safe=False).cast(pa.float64()).fill_null(np.nan))
+    return cells.cast(kind, safe=False).cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def days_of(cells: pa.Array, date_format: str, words: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:

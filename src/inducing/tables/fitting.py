@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inducing import kernels, likelihoods
+from inducing.checks import check_counts
 from inducing.data import Data
 from inducing.features import InducingPoints
 from inducing.kernels import AbstractKernel, ActiveDims, Warped
@@ -21,7 +22,8 @@ from inducing.priors import LMC
 from inducing.tables.encoder import Encoder
 from inducing.tables.targets import Target
 from inducing.training.automatic import train
-from inducing.training.fit import FitResult
+from inducing.training.deep_gp import deep_gp
+from inducing.training.fit import FitResult, fit
 from inducing.training.grow import grow
 
 KERNELS: dict[str, Any] = {
@@ -36,6 +38,7 @@ NOISES: dict[str, Any] = {
     "varying": likelihoods.HeteroscedasticGaussian,
     "outliers": likelihoods.StudentT,
 }
+DEEP_POINTS = 100  # inducing points of each layer of a deep GP
 EMBEDDING = 2  # numbers that stand for a category of a column that has many
 
 
@@ -44,30 +47,31 @@ class Settings:
     """How to train.
 
     Args:
-        kernel: a key of `KERNELS`.
+        kernel: a key of `KERNELS`; None for the default of training.
         noise: a key of `NOISES`; only for a single target of numbers.
         num_layers: the number of GP layers.
         seconds: the time after which to stop; None for no limit.
         seed: the seed of all random choices.
     """
 
-    kernel: str = "matern52"
+    kernel: str | None = None
     noise: str = "constant"
     num_layers: int = 1
     seconds: int | float | None = None
     seed: int = 0
 
     def __post_init__(self):
-        for name, value, known in (("kernel", self.kernel, KERNELS), ("noise", self.noise, NOISES)):
+        for name, value, known in (("kernel", self.kernel, (None, *KERNELS)), ("noise", self.noise, NOISES)):
             if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+                raise ValueError(f"{name} must be one of {', '.join(k for k in known if k)}, got {value!r}.")
+        check_counts(num_layers=self.num_layers)
         if self.seconds is not None and not self.seconds > 0:
             raise ValueError(f"seconds must be more than 0, got {self.seconds}.")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be 0 or more and below 2^63, got {self.seed}.")
 
 
-def kernel_of(name: str, encoder: Encoder, key: Any) -> AbstractKernel:
+def kernel_of(name: str | None, encoder: Encoder, key: Any) -> AbstractKernel | None:
     """A kernel of the encoded columns, with one lengthscale per column.
 
         k(x, x') = k_0(x_0, x_0') Π_c k_c(E_c h_c, E_c h_c')
@@ -76,23 +80,24 @@ def kernel_of(name: str, encoder: Encoder, key: Any) -> AbstractKernel:
     gives each category two numbers, so that similar categories come to lie close to each other.
 
     Args:
-        name: a key of `KERNELS`.
+        name: a key of `KERNELS`; None for the default.
         encoder: the columns.
         key: a random key, for the first values of E_c.
 
     Returns:
-        The kernel.
+        The kernel; None for the default if no column has many categories.
     """
     blocks = encoder.many_valued
     if not blocks:
-        return KERNELS[name](jnp.ones(len(encoder.names)))
+        return None if name is None else KERNELS[name](jnp.ones(len(encoder.names)))
+    kind = KERNELS[name or "matern52"]
     rest = tuple(sorted(set(range(len(encoder.names))) - {i for block in blocks for i in block}))
-    parts: list[AbstractKernel] = [ActiveDims(KERNELS[name](jnp.ones(len(rest))), rest)] if rest else []
+    parts: list[AbstractKernel] = [ActiveDims(kind(jnp.ones(len(rest))), rest)] if rest else []
     for block, own in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
         embedding = eqx.nn.Linear(len(block), EMBEDDING, use_bias=False, key=own)
         start = jax.random.normal(own, embedding.weight.shape)
         embedding = eqx.tree_at(lambda linear: linear.weight, embedding, start)
-        parts.append(ActiveDims(Warped(KERNELS[name](jnp.ones(EMBEDDING)), embedding), block))
+        parts.append(ActiveDims(Warped(kind(jnp.ones(EMBEDDING)), embedding), block))
     kernel = parts[0]
     for part in parts[1:]:
         kernel = kernel * part
@@ -113,6 +118,8 @@ def likelihood_of(targets: Sequence[Target], Y: np.ndarray, settings: Settings) 
     Raises:
         ValueError: if noise was chosen for other targets than a single one of numbers.
     """
+    if len(targets) > 1 and settings.num_layers > 1:
+        raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
     if settings.noise != "constant":
         if len(targets) > 1 or targets[0].kind != "number":
             raise ValueError(f"noise={settings.noise!r} is for a single target of numbers; leave it out.")
@@ -147,12 +154,41 @@ def train_model(
     kernel = kernel_of(settings.kernel, encoder, jax.random.fold_in(key, 1))
     likelihood = likelihood_of(targets, np.asarray(data.y), settings)
     options: dict[str, Any] = {"seconds": seconds, "progress": progress, "key": key}
-    if len(targets) == 1:
+    if len(targets) == 1 and settings.num_layers == 1:
         return train(data, likelihood, kernel=kernel, **options)
-    if settings.num_layers > 1:
-        raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
+    if len(targets) == 1:
+        return fit(_deep(data.x, likelihood, settings), data, **options)
     L = likelihood.num_latents(len(targets))
     mixing = jnp.eye(L) + 0.1 * jax.random.normal(jax.random.fold_in(key, 2), (L, L))
-    copies = [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, kernel) for _ in range(L)]
+    shared = KERNELS["matern52"](jnp.ones(len(encoder.names))) if kernel is None else kernel
+    copies = [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, shared) for _ in range(L)]
     prior = LMC(mixing, copies, Constant(jnp.zeros(L)))
     return grow(Model(SparseGP(prior, InducingPoints(data.x[:1])), likelihood), data, **options)
+
+
+def train_further(model: Model, data: Data, settings: Settings, seconds: Any, progress: bool | str) -> FitResult | None:
+    """Train a model on more rows than it has seen; None for an exact GP, which has an inducing point at each row.
+
+    Args:
+        model: a model that was trained on most of the rows.
+        data: inputs and labels of all rows.
+        settings: how to train.
+        seconds: the time after which to stop.
+        progress: whether to show progress, or its label.
+
+    Returns:
+        The `FitResult`, or None.
+    """
+    layer: Any = model.layers[-1].as_sparse_gp()
+    if layer is None or layer.num_features > len(data) // 2:
+        return None
+    options: dict[str, Any] = {"seconds": seconds, "progress": progress, "key": jax.random.key(settings.seed)}
+    return fit(model, data, initialise=False, **options)
+
+
+def _deep(X: Any, likelihood: AbstractLikelihood, settings: Settings) -> Model:
+    """A deep GP of encoded rows."""
+    kind = None if settings.kernel is None else KERNELS[settings.kernel]
+    own = None if kind is None else lambda D: kind(jnp.ones(D))
+    distinct = len(np.unique(np.asarray(X), axis=0))
+    return deep_gp(X, likelihood, num_layers=settings.num_layers, num_inducing=min(DEEP_POINTS, distinct), kernel=own)

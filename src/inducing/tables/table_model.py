@@ -6,7 +6,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from inducing.likelihoods import Predictive
 from inducing.model import Model
 from inducing.report.summary import summary
 from inducing.tables.encoder import Encoder, Rows, check_names
-from inducing.tables.fitting import Settings, train_model
+from inducing.tables.fitting import Settings, train_further, train_model
 from inducing.tables.frames import as_table, column_of, like
 from inducing.tables.scoring import Baseline, Scores, baseline_of, score
 from inducing.tables.splitting import held_out
@@ -28,7 +28,7 @@ from inducing.tables.targets import Target, decide_target
 from inducing.training.fit import FitResult
 
 FEWEST = 20  # labelled rows of which some are held out
-FIRST = 0.45  # the share of the time that the fit without the held-out rows gets
+FIRST = 0.6  # the share of the time that the fit without the held-out rows gets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,16 +69,17 @@ class TableModel:
         categorical: str | Sequence[str] = (),
         weight: str | None = None,
         likelihood: str | None = None,
-        kernel: str = "matern52",
+        kernel: str | None = None,
         noise: str = "constant",
         num_layers: int = 1,
         test: Any = None,
         split_by: str | None = None,
         date_format: str | None = None,
         decimal: str = ".",
-        seconds: int | float | None = 60.0,
+        seconds: int | float | None = 45.0,
         seed: int = 0,
         progress: bool = True,
+        announce: Callable[[str], Any] | None = None,
     ) -> "TableModel":
         """Train a model of some columns of a table by the others.
 
@@ -92,7 +93,8 @@ class TableModel:
             categorical: columns that are categories although they hold numbers.
             weight: a column that says how often each row counts.
             likelihood: the kind of target or its likelihood, such as "count" or "gaussian"; by default it is chosen.
-            kernel: "matern52", "matern32", "matern12", "squared-exponential" or "rational-quadratic".
+            kernel: "matern52", "matern32", "matern12", "squared-exponential" or "rational-quadratic"; by default a
+                Matérn 5/2 kernel with one lengthscale per column, unless training finds a better one.
             noise: of numbers: "constant", "varying" with the inputs, or "outliers" for Student-t noise.
             num_layers: the number of GP layers.
             test: labelled rows to score on, instead of rows that are held out.
@@ -102,6 +104,7 @@ class TableModel:
             seconds: the time that training may take; None for no limit.
             seed: the seed of all random choices.
             progress: whether to show progress bars.
+            announce: a function that is called before training with what was decided, such as `print`.
 
         Returns:
             The model.
@@ -124,13 +127,15 @@ class TableModel:
         }
         job = _Job(table, targets, weight, settings, columns, _no_groups(table, split_by), progress, began)
         labelled = np.flatnonzero(job.labelled)
+        if announce is not None:
+            announce(_decisions(targets, job.encoder(job.rows(labelled))))
         held: HeldOut | None = None
         if test is None and len(labelled) >= FEWEST:
             rows = held_out(job.labelled, seed, column_of(table, split_by) if split_by else None)
             rest = np.setdiff1d(labelled, rows)
             first = job.train(rest, f"without {len(rows)} held-out rows", FIRST)
             held = HeldOut(first, table.take(rows), table.take(rest))
-        model = job.train(labelled, "on all rows", 1.0)
+        model = job.train(labelled, "on all rows", 1.0, None if held is None else held.model)
         if test is not None:
             held = HeldOut(model, as_table(test), table)
         scores = None if held is None else held.model.evaluate(held.rows)
@@ -215,6 +220,49 @@ class TableModel:
             ]
         return Scores(tuple(each), int(used.sum()))
 
+    def report(self, frame: Any, path: str | os.PathLike, *, rows: bool = True) -> None:
+        """Write a report of the predictions of labelled rows as one HTML file.
+
+        Args:
+            frame: rows with inputs and targets, which the model should not have seen.
+            path: the file; an existing one is replaced.
+            rows: whether the file may hold data of single rows.
+
+        Raises:
+            ImportError: if Plotly is missing.
+            OSError: if the file cannot be written.
+            ValueError: if columns are missing, or no row has a label.
+        """
+        self._write_report(frame, path, None, "rows", rows)
+
+    def report_held_out(self, path: str | os.PathLike, *, rows: bool = True) -> None:
+        """Write a report of the rows that a fit held out, by the model that did not see them.
+
+        Args:
+            path: the file; an existing one is replaced.
+            rows: whether the file may hold data of single rows.
+
+        Raises:
+            ImportError: if Plotly is missing.
+            OSError: if the file cannot be written.
+            ValueError: if there are no held-out rows, because they were too few or the model comes from a file.
+        """
+        held = self.held_out
+        if held is None:
+            raise ValueError("there are no held-out rows to report on; pass labelled rows to `report`.")
+        facts = held.model.facts | {name: self.facts[name] for name in ("command",) if name in self.facts}
+        model = dataclasses.replace(held.model, facts=facts)
+        model._write_report(held.rows, path, held.training, "rows that were held out of training", rows)
+
+    def _write_report(
+        self, frame: Any, path: str | os.PathLike, training: pa.Table | None, held_out: str, rows: bool
+    ) -> None:
+        from inducing.report.html import write_contents
+        from inducing.tables.contents import contents_of
+
+        with jax.enable_x64(True):
+            write_contents(path, contents_of(self, frame, training, held_out), rows=rows)
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the model to a file, which `TableModel.load` reads; `ig.load` reads its `ig.Model`.
 
@@ -264,10 +312,16 @@ class TableModel:
         return None if stored is None else Scores.from_json(stored)
 
     def __str__(self) -> str:
+        return f"{_decisions(self.targets, self.encoder)}\n\n{self.outcome()}"
+
+    def outcome(self) -> str:
+        """How training went, the scores, and the parameters of the model.
+
+        Returns:
+            Lines of text.
+        """
         facts = self.facts
-        lines = [f"Target {target.name}: {target.described}" for target in self.targets]
-        lines += ["", "Columns:", *(f"  {line}" for line in self.encoder.described().splitlines()), ""]
-        lines += [f"Trained on {facts['rows']:,} rows in {facts['seconds']:.0f} s: {facts['message']}", ""]
+        lines = [f"Trained on {facts['rows']:,} rows in {facts['seconds']:.0f} s: {facts['message']}", ""]
         if (scores := self.scores) is not None:
             lines += [f"Scores on {scores.rows:,} rows that a model did not see:", str(scores), ""]
         with jax.enable_x64(True):
@@ -324,15 +378,23 @@ class _Job:
         labels = [target.labels(column_of(self.table, target.name)) for target in self.targets]
         return np.asarray(~np.isnan(np.stack(labels)).all(axis=0))
 
-    def train(self, rows: np.ndarray, label: str, share: float) -> TableModel:
-        """A model of some rows, in this share of the time that is left."""
-        table = self.table.take(rows) if len(rows) < len(self.table) else self.table
+    def rows(self, rows: np.ndarray) -> pa.Table:
+        """Some rows of the table."""
+        return self.table.take(rows) if len(rows) < len(self.table) else self.table
+
+    def encoder(self, table: pa.Table) -> Encoder:
+        """What these rows say of the inputs."""
         names = [target.name for target in self.targets]
         inputs = table.drop_columns([*names, *([self.weight] if self.weight else [])])
         drop = [name for name in (*self.columns["drop"], *self.groups) if name in inputs.column_names]
         columns: dict[str, Any] = self.columns | {"drop": drop}
-        encoder = Encoder.decide(inputs, **columns)
-        encoded = encoder.encode(inputs)
+        return Encoder.decide(inputs, **columns)
+
+    def train(self, rows: np.ndarray, label: str, share: float, first: TableModel | None = None) -> TableModel:
+        """A model of some rows, in this share of the time that is left; it begins at `first` if that is possible."""
+        table = self.rows(rows)
+        encoder = self.encoder(table)
+        encoded = encoder.encode(table)
         Y = np.stack([target.labels(column_of(table, target.name)) for target in self.targets], axis=1)
         for target, y in zip(self.targets, Y.T, strict=True):
             if len(np.unique(y[encoded.usable & ~np.isnan(y)])) < 2:
@@ -343,24 +405,23 @@ class _Job:
             seconds = max(share * (seconds - (time.perf_counter() - self.began)), 1.0)
         X, Y = encoded.X[encoded.usable], Y[encoded.usable]
         with jax.enable_x64(True):
-            result = train_model(
-                encoder,
-                self.targets,
-                Data(X, Y, weight=weight),
-                self.settings,
-                seconds,
-                self.progress and label,
-            )
+            data, told = Data(X, Y, weight=weight), self.progress and label
+            result = None
+            if first is not None and first.encoder.names == encoder.names:
+                result = train_further(first.model, data, self.settings, seconds, told)
+            if result is None:
+                result = train_model(encoder, self.targets, data, self.settings, seconds, told)
         return TableModel(encoder, self.targets, result.model, self._facts(table, X, Y, result))
 
     def _weights(self, table: pa.Table, name: str) -> np.ndarray:
-        values = np.asarray(column_of(table, name).cast(pa.float64()).fill_null(np.nan))
+        values = column_of(table, name).cast(pa.float64()).to_numpy(zero_copy_only=False)
         if np.isnan(values).any() or (values < 0).any():
             raise ValueError(f"the weights in column {name!r} must be numbers of 0 or more, without gaps.")
         return values
 
     def _facts(self, table: pa.Table, X: np.ndarray, Y: np.ndarray, result: FitResult) -> dict[str, Any]:
-        steps = np.unique(np.linspace(0, len(result.history.bound) - 1, 200).astype(int))
+        taken = len(result.history.bound)  # none if the time was over at once
+        steps = np.unique(np.linspace(0, taken - 1, min(taken, 200)).astype(int))
         baselines = [baseline_of(target, y)._asdict() for target, y in zip(self.targets, Y.T, strict=True)]
         return {
             "rows": len(X),
@@ -378,6 +439,11 @@ class _Job:
             "sha256": data_hash(table),
             "scores": None,
         }
+
+
+def _decisions(targets: Sequence[Target], encoder: Encoder) -> str:
+    lines = [f"Target {target.name}: {target.described}" for target in targets]
+    return "\n".join([*lines, "", "Columns:", *(f"  {line}" for line in encoder.described().splitlines())])
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
-from scipy.stats import skew
 
 from inducing import likelihoods
 from inducing.likelihoods import AbstractLikelihood, Predictive
@@ -216,7 +215,7 @@ def _kind_of_numbers(y: np.ndarray) -> tuple[str, str]:
     if not whole and different[0] > 0 and different[-1] < 1:
         return "share", "numbers between 0 and 1"
     if different[0] > 0 and different[-1] > WIDE * different[0]:
-        plain, logs = abs(skew(y)), abs(skew(np.log(y)))
+        plain, logs = abs(_skewness(y)), abs(_skewness(np.log(y)))
         if plain > SKEWED and logs < 0.5 * plain:
             return "positive", f"positive and skewed: skewness {plain:.2g}, of logarithms {logs:.2g}"
     return "number", "numbers"
@@ -245,3 +244,8 @@ def _in_order(texts: list[str]) -> tuple[str, ...]:
         return tuple(sorted(texts, key=float))
     except ValueError:
         return tuple(sorted(texts))
+
+
+def _skewness(y: np.ndarray) -> float:
+    """E (y − E y)³ / σ³."""
+    return float(np.mean((y - y.mean()) ** 3) / y.std() ** 3)

@@ -11,21 +11,28 @@ from jaxtyping import Array
 from inducing._xla import own_array
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.checks import check_counts, checked_data
-from inducing.data import Data, as_inputs
+from inducing.data import Data, as_inputs, as_often_as_they_count
 from inducing.features.points import InducingPoints
 from inducing.kernels.base import AbstractKernel
 from inducing.kernels.stationary import Matern52
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
+from inducing.likelihoods.continuous import StudentT
+from inducing.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian
 from inducing.means import Constant
 from inducing.model import Model
 from inducing.parameters import as_key
 from inducing.priors.base import AbstractPrior
 from inducing.priors.independent import Independent
-from inducing.training.fit import FitResult
+from inducing.scores import log_score
+from inducing.training.deep_gp import deep_gp
+from inducing.training.fit import FitResult, fit
 from inducing.training.grow import Job, Timer, grow, grow_from, with_points
 from inducing.training.initialise import kmeans
 from inducing.training.kernel_search import FEW, MANY, Found, cast, search_kernel, with_constant_means
+
+NOISES = ("gaussian", "student-t", "heteroscedastic")
+JUDGED = 1000  # the most rows on which kinds of noise are compared
 
 
 def train(
@@ -34,6 +41,7 @@ def train(
     *,
     kernel: AbstractKernel | str | None = None,
     num_inducing: int | str = "auto",
+    num_layers: int = 1,
     method: str = "auto",
     steps: int | None = None,
     seconds: int | float | None = None,
@@ -50,7 +58,9 @@ def train(
             and held-out rows are in favour. "auto" compares more: squared exponential, Matérn 3/2 and 5/2 and rational
             quadratic, each with and without a `Linear` kernel. The message says which won. Classes share one kernel;
             several outputs, or several latent functions of one output, have a copy each.
-        num_inducing: "auto" for as many inducing points as `ig.grow` finds useful, or a number.
+        num_inducing: "auto" for as many inducing points as `ig.grow` finds useful, or a number. Several layers have 100
+            each by default.
+        num_layers: the number of GP layers; with more than one, a deep GP, `ig.deep_gp`, by `ig.fit`.
         method: the training method of `ig.fit`, for a given number of inducing points.
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
         seconds: the time after which to stop training; None for no limit.
@@ -71,9 +81,14 @@ def train(
         >>> result.model.layers[0].num_features
         20
     """
-    _check_settings(kernel, num_inducing, method, steps)
+    _check_settings(kernel, num_inducing, num_layers, method, steps)
     assert data.x is not None and data.y is not None
     key, dtype = as_key(key), data.x.dtype
+    if num_layers > 1:
+        points = 100 if num_inducing == "auto" else int(num_inducing)
+        outputs, likelihood = likelihood.num_latents(data.y.shape[1]), cast(likelihood, dtype)
+        deep = deep_gp(data.x, likelihood, num_layers=num_layers, num_outputs=outputs, num_inducing=points)
+        return fit(deep, data, method=method, steps=steps, seconds=seconds, progress=progress, key=key)
     given = None if kernel is None or isinstance(kernel, str) else kernel
     first, likelihood = cast((_default_kernel(data) if given is None else given, likelihood), dtype)
     model = _model(_prior(first, likelihood, data.y.shape[1], dtype), likelihood, data)
@@ -83,6 +98,58 @@ def train(
     found = _searched(job, model, candidates) if candidates else None
     result = _trained(job, model, found, num_inducing, method, steps)
     return result if found is None else result._replace(message=f"{found.message}; {result.message}")
+
+
+def likelihood_of(noise: str, outputs: int) -> AbstractLikelihood:
+    """The likelihood of a kind of noise.
+
+    Args:
+        noise: "gaussian", "student-t" or "heteroscedastic".
+        outputs: the number of outputs.
+
+    Examples:
+        >>> type(likelihood_of("student-t", 1)).__name__
+        'StudentT'
+    """
+    scale = jnp.ones(outputs if outputs > 1 else ())
+    if noise == "heteroscedastic":
+        return HeteroscedasticGaussian()
+    return StudentT(scale=scale) if noise == "student-t" else Gaussian(scale)
+
+
+def best_noise(data: Data, *, seconds: int | float | None = None, key: Array | None = None, **settings: Any) -> str:
+    """The kind of noise that predicts held-out rows best.
+
+    Each kind is trained on four fifths of at most 1,000 rows, and judged by the log density of the others.
+
+    Args:
+        data: inputs and labels.
+        seconds: the time for each kind.
+        key: a JAX random key (default: key 0), which chooses the rows.
+        settings: those of `train`.
+
+    Returns:
+        "gaussian", "student-t" or "heteroscedastic".
+
+    Examples:
+        >>> import numpy as np
+        >>> import inducing as ig
+        >>> X = np.linspace(0.0, 1.0, 40)
+        >>> best_noise(ig.Data(X, np.sin(6 * X)), num_inducing=5, steps=20, progress=False) in NOISES
+        True
+    """
+    key = as_key(key)
+    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 2), len(data)))[:JUDGED]
+    few = max(1, len(order) // 5)
+    judges, rows = (data.rows(own_array(np.sort(part), int)) for part in (order[:few], order[few:]))
+    outputs = np.asarray(data.mask).shape[1]
+    scores = {}
+    for noise in NOISES:
+        result = train(rows, likelihood_of(noise, outputs), seconds=seconds, key=key, **settings)
+        y = np.where(np.asarray(judges.mask), np.asarray(judges.y), np.nan)
+        weight = None if judges.weight is None else np.asarray(judges.weight)
+        scores[noise] = log_score(result.model.predict(judges.x), y, weight=weight)
+    return min(scores, key=lambda noise: scores[noise])
 
 
 def _searched(job: Job, model: Model, candidates: tuple[tuple[str, ...], ...]) -> Found | None:
@@ -101,7 +168,7 @@ def _trained(
 ) -> FitResult:
     if num_inducing != "auto":
         start = model if found is None else _model(found.prior, found.likelihood, job.data)
-        Z = kmeans(job.data.x, int(num_inducing), key=job.key)
+        Z = kmeans(as_often_as_they_count(job.data).x, int(num_inducing), key=job.key)
         label = f"{len(Z)} inducing points"
         return job.fit(with_points(start, Z), job.data, label, method=method, steps=steps, initialise=found is None)
     if found is None:
@@ -110,12 +177,15 @@ def _trained(
     return grow_from(job, model, found.result._replace(model=start), found.is_final)
 
 
-def _check_settings(kernel: Any, num_inducing: int | str, method: str, steps: int | None) -> None:
+def _check_settings(kernel: Any, num_inducing: int | str, num_layers: int, method: str, steps: int | None) -> None:
+    check_counts(num_layers=num_layers)
+    if num_layers > 1 and kernel is not None:
+        raise ValueError(f"kernel is for num_layers=1, got {num_layers} layers; build others by ig.deep_gp.")
     if isinstance(kernel, str) and kernel != "auto":
         raise ValueError(f"kernel must be one of ig.kernels, 'auto' or None, got {kernel!r}.")
     if num_inducing != "auto":
         check_counts(num_inducing=num_inducing)
-    elif method != "auto" or steps is not None:
+    elif num_layers == 1 and (method != "auto" or steps is not None):
         raise ValueError(
             "method and steps are for a given number of inducing points; pass num_inducing=100 too, or limit the time "
             "by seconds."
