@@ -171,7 +171,8 @@ def fit(
             then begins, and all ends with it.
         callback: a function that receives `progress`, with `progress.step`, `.bound`, `.seconds` and `.model`, whenever
             parameters are judged. If it returns True, training stops.
-        progress: whether to show a progress bar, labelled with the method; a string is used as its label.
+        progress: whether to show a progress bar, labelled with the method; "auto" for one in a terminal, of fits that
+            take over five seconds. Another string is used as its label.
         key: a JAX random key (default: key 0). The same key gives the same result.
         checkpoint: a folder for all that is needed to resume the fit. It is made if there is none.
         checkpoint_every: the number of steps (of L-BFGS: values of the objective) between two checkpoints, rounded up
