@@ -70,8 +70,8 @@ class Check:
         self.tolerance = c.tolerance if self.gaussian else max(c.tolerance, QUADRATURE)
 
     def every(self, path: Any) -> None:
-        close("KL", self.model.kl(), self.reference.kl(), self.c.tolerance)
         if self.c.deep:
+            close("KL", eqx.filter_jit(ig.Model.kl)(self.model), self.reference.kl(), self.c.tolerance)
             self.deep_bound()
             self.deep_posterior()
         else:
@@ -103,6 +103,7 @@ class Check:
         rows = [ref.labels.predictive(own_mean[n], own_cov[n], c.Y_new[n]) for n in range(len(c.X_new))]
         means, variances, logs, cdfs = (np.stack(column) for column in zip(*rows, strict=True))
         truths = {
+            "KL": (ref.kl(), c.tolerance),
             "prior mean": (prior_mean.reshape(own_mean.shape), c.tolerance),
             "prior covariance": (Kff, c.tolerance),
             "mean of q(f)": (own_mean, c.tolerance),
@@ -132,16 +133,15 @@ class Check:
         if self.gaussian:
             return
         c, ref = self.c, self.reference
-        pred = self.model.predict(c.X_new, full_cov=True)
         mean, cov = ref.last.joint(c.X_new)
 
         def sampled(seed: int, factor: int) -> tuple[Estimate, Estimate]:
-            own = pred.estimate(c.Y_new, key=jax.random.key(seed), samples=2000 * factor)
+            own = _joint_density(self.model, c.X_new, c.Y_new, jax.random.key(seed), 2000 * factor)
             rng = np.random.default_rng(seed)
             f = rng.multivariate_normal(mean, cov, 20_000 * factor, method="eigh")
             f = f.reshape(len(f), len(c.X_new), -1)
             density, error = mean_of(np.exp(ref.labels.log_prob(f, c.Y_new)))
-            return (np.asarray(own.value), np.asarray(own.standard_error)), (np.log(density), error / density)
+            return tuple(np.asarray(a) for a in own), (np.log(density), error / density)
 
         within_errors("joint log density", sampled)
 
@@ -161,8 +161,8 @@ class Check:
         c = self.c
 
         def sampled(seed: int, factor: int) -> tuple[Estimate, Estimate]:
-            post = self.model.posterior(c.X_new, full_cov=True, key=jax.random.key(seed), samples=500 * factor)
-            own = np.asarray(post.means).reshape(len(post.means), -1), np.asarray(post.covs)
+            means, covs = _joint_components(self.model, c.X_new, jax.random.key(seed), 500 * factor)
+            own = np.asarray(means).reshape(len(means), -1), np.asarray(covs)
             theirs = self.reference.joint_components(np.random.default_rng(seed), c.X_new, 300 * factor)
             pairs = [(mean_of(means), covariance_of(means, covs)) for means, covs in (own, theirs)]
             return tuple(_together(*pair) for pair in pairs)  # ty: ignore[invalid-return-type]
@@ -198,6 +198,7 @@ def _values(model: ig.Model, data: ig.Data, X: Array, Y: Array, gaussian: bool) 
     prior = model.layers[0].prior
     pred, post = model.predict(X), model.posterior(X, full_cov=True)
     out = {
+        "KL": model.kl(),
         "prior mean": prior.mean(jnp.asarray(X)),
         "prior covariance": prior.covariance(jnp.asarray(X)),
         "mean of q(f)": post.mean,
@@ -215,6 +216,21 @@ def _values(model: ig.Model, data: ig.Data, X: Array, Y: Array, gaussian: bool) 
         out["evidence"] = ig.bounds.log_evidence(model, data)
         out["joint log density"] = model.predict(X, full_cov=True).log_prob(Y)
     return out
+
+
+# Everything runs compiled: each operation outside would be a program of its own, of which many take seconds.
+
+
+@eqx.filter_jit
+def _joint_density(model: ig.Model, X: Array, Y: Array, key: Array, samples: int) -> Estimate:
+    own = model.predict(X, full_cov=True).estimate(Y, key=key, samples=samples)
+    return own.value, own.standard_error
+
+
+@eqx.filter_jit
+def _joint_components(model: ig.Model, X: Array, key: Array, samples: int) -> tuple[Array, Array]:
+    post = model.posterior(X, full_cov=True, key=key, samples=samples)
+    return post.means, post.covs
 
 
 @eqx.filter_jit

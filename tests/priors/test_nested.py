@@ -21,6 +21,9 @@ def points(num):
     return F.InducingPoints(np.linspace(0.0, 1.0, num)[:, None])
 
 
+SLOPES_AT = F.InducingDerivatives(points(3).Z)
+
+
 @eqx.filter_jit
 def covariance(prior, X):
     return prior.covariance(X)
@@ -119,8 +122,58 @@ def test_features_see_what_a_mixture_takes_of_values_and_slopes():
     np.testing.assert_allclose(K_uf[1], ((1 + r) * np.exp(-r))[..., None] * W[:, 2], atol=1e-12)
 
 
+def test_a_convolution_of_a_mixture():
+    """Covariance, mean, Kuf and moments of draws of ∫ G(t) (W g + μ)(x − t) dt, in closed form for Gaussians."""
+    s, a = np.array([[0.3, 0.2], [0.1, 0.5]]), np.array([[1.0, -0.5], [0.3, 2.0]])
+    V, lengths = np.array([[1.0, 0.3], [-0.4, 0.8]]), np.array([0.6, 0.9])
+    inner = P.LMC(V, [K.SquaredExponential(l) for l in lengths], mean=ig.means.Linear([[2.0, -1.0]], 0.5))
+    prior = P.ConvolutionProcess(P.GaussianSmoothing(s, a), inner, mean=1.0)
+
+    def smoothed(d, variance):  # [p, q, …, l]: the kernel of each latent, smoothed by G_pq's own variance and more
+        v = lengths**2 + np.asarray(variance)[..., None]
+        return lengths / np.sqrt(v) * np.exp(-0.5 * d**2 / v)
+
+    x = np.asarray(X)[:, 0]
+    widths = s[:, :, None, None] ** 2 + s**2  # of outputs p and q' of G, through h_q and h_q'
+    k = np.stack([smoothed(d, widths) for d in (x[:, None] - x).ravel()]).reshape(5, 5, 2, 2, 2, 2, 2)
+    parts = np.einsum("pa,al,nmpaqbl,qb,bl->lnpmq", a, V, k, a, V)
+    truth, Z = parts.sum(axis=0).reshape(10, 10), x[:3]
+    k_uf = np.stack([smoothed(d, s**2) for d in (Z[:, None] - x).ravel()]).reshape(3, 5, 2, 2, 2)
+    mean = 1.0 + (x[:, None] * [2.0, -1.0] + 0.5) @ a.T
+
+    @eqx.filter_jit
+    def values(prior):
+        return prior.covariance(X), prior.Kff_diag(X), prior.Kuf(F.InducingPoints(X[:3]), X), prior.mean(X)
+
+    expected = truth, np.einsum("lnpnp->lnp", parts), np.einsum("pa,al,mnpal->lmnp", a, V, k_uf), mean
+    for value, wanted in zip(values(prior), expected, strict=True):
+        np.testing.assert_allclose(value, wanted, atol=2e-4)  # the rule's
+    f = np.asarray(drawn(prior, jax.random.split(jax.random.key(0), 1000), X)).reshape(1000, 10) - mean.ravel()
+    products = f[:, :, None] * f[:, None, :]
+    assert (np.abs(f.mean(axis=0)) < 5 * f.std(axis=0) / 1000**0.5).all()
+    assert (np.abs(products.mean(axis=0) - truth) < 5 * products.std(axis=0) / 1000**0.5 + 1e-9).all()
+
+
+def test_convolutions_of_convolutions_and_of_slopes():
+    """Widths of Gaussians add in squares, and a convolution of a slope is the slope of a convolution."""
+    G, smooth = P.GaussianSmoothing([[0.4]]), K.SquaredExponential(0.6)
+    once = P.ConvolutionProcess(P.GaussianSmoothing([[0.5]]), smooth)
+    twice = P.ConvolutionProcess(G, P.ConvolutionProcess(P.GaussianSmoothing([[0.3]]), smooth))
+    np.testing.assert_allclose(covariance(twice, X), covariance(once, X), atol=2e-5)
+    slope = P.ConvolutionProcess(G, P.Derivative(ig.GP(smooth), dim=1))
+    truth = P.Derivative(P.ConvolutionProcess(G, smooth), dim=1)
+    np.testing.assert_allclose(covariance(slope, X), covariance(truth, X), atol=1e-4)
+    slopes = [covariance(P.Derivative(p, dim=1), X) for p in (twice, once)]
+    np.testing.assert_allclose(*slopes, atol=1e-3)
+
+
+def test_the_contract_of_a_convolution_of_priors():
+    G = P.GaussianSmoothing([[0.2, 0.3, 0.1]])
+    ig.testing.check_prior(P.ConvolutionProcess(G, P.LMC(np.eye(3), [K.Matern52(0.5)] * 3)), points(3), X)
+
+
 def test_the_contract():
-    ig.testing.check_prior(P.LMC(W, [SLOPES, K.Matern52(0.5)]), [points(3), F.InducingDerivatives(points(3).Z)], X)
+    ig.testing.check_prior(P.LMC(W, [SLOPES, K.Matern52(0.5)]), [points(3), SLOPES_AT], X)
 
 
 def test_a_mixture_of_image_priors_is_trained_and_kept_in_a_file(tmp_path):
@@ -141,6 +194,12 @@ def test_what_cannot_be_stacked():
         P.Stack([P.as_input(P.LMC([[1.0]], K.Matern52()))])
     with pytest.raises(TypeError, match=r"ig\.priors\.Stack"):
         P.Independent([ROUGH])
+    with pytest.raises(TypeError, match="LMC take any priors, also image-convolutional"):
+        P.ImageConvolution(P.LMC([[1.0]], K.Matern52()), (4, 4), (2, 2))
+    with pytest.raises(TypeError, match="as_input to the whole"):
+        P.ConvolutionProcess(P.GaussianSmoothing([[0.3]]), P.as_input(ROUGH))
+    with pytest.raises(ValueError, match="3 columns but there are 2 latents"):
+        P.ConvolutionProcess(P.GaussianSmoothing([[0.3, 0.1, 0.2]]), ROUGH)
     with pytest.raises(ValueError, match="3 columns but there are 2 latents"):
         P.LMC(W, ROUGH)
     with pytest.raises(ValueError, match="at least one"):

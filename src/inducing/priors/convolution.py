@@ -19,8 +19,10 @@ from inducing.means import AbstractMean, as_mean
 from inducing.parameters import REAL, Module, at_least_one, check_part, dtype_of, fixed, positive, question, real
 from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import draw_kernel
-from inducing.priors.independent import Independent, Latents, as_independent, columns, own_means
+from inducing.priors.convolved_sites import ConvolvedSites, sequentially, shifted
+from inducing.priors.independent import Independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, grouped, repeat
+from inducing.priors.stack import as_latents, trained_means
 
 # For Gaussian smoothing in 1, 2 and 3 dimensions: nodes in each dimension, and how many widths they reach.
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}
@@ -285,7 +287,9 @@ class ConvolutionProcess(AbstractPrior):
     Args:
         smoothing: G. `GaussianSmoothing` has a closed form for SquaredExponential latents in any dimension, and uses
             quadrature for others; `Smoothing` takes any function and uses quadrature.
-        latents: a sequence of L GPs or kernels, or a single one that all latents share.
+        latents: a sequence of L GPs or kernels, or a single one that all latents share. Members of the sequence may be
+            any priors, and so may a single one: their outputs are the functions g, as many as G has columns. Their
+            convolution is a sum over the nodes of a quadrature rule, also where that of a GP has a closed form.
         mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
 
     Raises:
@@ -301,24 +305,24 @@ class ConvolutionProcess(AbstractPrior):
     """
 
     smoothing: AbstractSmoothing
-    latents: Independent
+    latents: AbstractPrior
     mean_function: AbstractMean
     mixing = None
 
-    def __init__(self, smoothing: AbstractSmoothing, latents: Latents, mean: Any = None):
+    def __init__(self, smoothing: AbstractSmoothing, latents: Any, mean: Any = None):
         check_part("smoothing", smoothing, AbstractSmoothing)
         self.smoothing = smoothing
-        self.latents = as_independent(latents, smoothing.shape[1])
+        self.latents = as_latents(latents, smoothing.shape[1])
         self.mean_function = as_mean(mean)
 
     def __check_init__(self):
-        L = self.smoothing.shape[1]
-        if self.latents.num != L:
-            raise ValueError(f"smoothing has {L} columns but there are {self.latents.num} latents; it is [P, L].")
+        L, outputs = self.smoothing.shape[1], self.latents.num_outputs
+        if outputs != L:
+            raise ValueError(f"smoothing has {L} columns but there are {outputs} latents; it is [P, L].")
 
     @property
     def num_latents(self) -> int:
-        return self.latents.num
+        return self.latents.num_latents
 
     @property
     def num_outputs(self) -> int:
@@ -345,18 +349,25 @@ class ConvolutionProcess(AbstractPrior):
         return ConvolutionProcess(DerivativesOfSmoothing(self.smoothing, derivatives), self.latents)
 
     def mean_functions(self):
-        return ((None, self.mean_function), *own_means(self.latents))
+        own = own_means(self.latents) if isinstance(self.latents, Independent) else trained_means(self.latents)
+        return ((None, self.mean_function), *own)
+
+    def latent_inputs(self, X):
+        return self.latents.latent_inputs(X)
+
+    def check_inputs(self, X):
+        self.latents.check_inputs(X)
 
     def input_columns(self, latent: int) -> int:
-        return latent
+        return self.latents.input_columns(latent)
 
     def mean(self, X):
         out = columns(self.mean_function(X), self.num_outputs)
-        if self.latents.mean_function.is_zero and all(mean.is_zero for _, mean in own_means(self.latents)):
+        if isinstance(self.latents, Independent) and all(mean.is_zero for _, mean in self.latents.mean_functions()):
             return out
         shifts, c = self.smoothing.rule(X.shape[1], X.dtype)
-        for p, l in itertools.product(range(self.num_outputs), range(self.num_latents)):
-            own = self.latents.mean(_shifted(X, shifts[p, l]))[:, l]
+        for p, l in itertools.product(*map(range, self.smoothing.shape)):
+            own = self.latents.mean(shifted(X, shifts[p, l]))[:, l]
             out = out.at[:, p].add(own.reshape(X.shape[0], -1) @ c[p, l])
         return out
 
@@ -367,6 +378,8 @@ class ConvolutionProcess(AbstractPrior):
         return repeat(self.latents.Kuu(features, jitter), self.num_latents)
 
     def Kuf(self, features, X):
+        if not isinstance(self.latents, Independent):
+            return ConvolvedSites(self.smoothing, self.latents).Kuf(features, X)
         each = features if isinstance(features, tuple) else (features,) * self.num_latents
         closed = self._is_closed(X.shape[1])
 
@@ -378,7 +391,7 @@ class ConvolutionProcess(AbstractPrior):
                     return b * own.Kuf(kernel.smoothed(a), X)
 
                 def rows(X: Float[Array, "n D"]) -> Float[Array, "n M"]:
-                    return (own.Kuf(kernel, _shifted(X, a)).reshape(own.num_features, X.shape[0], -1) @ b).T
+                    return (own.Kuf(kernel, shifted(X, a)).reshape(own.num_features, X.shape[0], -1) @ b).T
 
                 return self._in_blocks(rows, X, own.num_features * b.size).T
 
@@ -387,6 +400,8 @@ class ConvolutionProcess(AbstractPrior):
         return self._grouped(latent, X, closed, each)
 
     def Kff(self, X, X2=None):
+        if not isinstance(self.latents, Independent):
+            return ConvolvedSites(self.smoothing, self.latents).Kff(X, X if X2 is None else X2)
         Y = X if X2 is None else X2
         closed = self._is_closed(X.shape[1])
 
@@ -397,32 +412,37 @@ class ConvolutionProcess(AbstractPrior):
 
                 def one(x: Float[Array, "1 D"]) -> Float[Array, "1 N2"]:
                     def several(y: Float[Array, "n D"]) -> Float[Array, " n"]:
-                        return (b1 @ kernel.gram(_shifted(x, a1), _shifted(y, a2))).reshape(y.shape[0], -1) @ b2
+                        return (b1 @ kernel.gram(shifted(x, a1), shifted(y, a2))).reshape(y.shape[0], -1) @ b2
 
                     return in_blocks(several, Y, BLOCK_ENTRIES // (b1.size * b2.size))[None]
 
                 return in_blocks(one, X, 1)
 
-            over = jax.vmap if closed else _sequentially
+            over = jax.vmap if closed else sequentially
             K = over(lambda a1, b1: over(lambda a2, b2: pair(a1, b1, a2, b2))(a, b))(a, b)
             return jnp.transpose(K, (2, 0, 3, 1))
 
         return self._grouped(latent, X, closed)
 
     def Kff_diag(self, X):
+        if not isinstance(self.latents, Independent):
+            return ConvolvedSites(self.smoothing, self.latents).Kff_diag(X)
         closed = self._is_closed(X.shape[1])
 
         def latent(kernel, a, b):
             def output(a: Array, b: Array) -> Float[Array, " N"]:
                 if closed:
                     return b**2 * kernel.smoothed(2.0 * a).diag(X)
-                return _sequentially(lambda x: b @ kernel.gram(x[None] - a) @ b)(X)
+                return sequentially(lambda x: b @ kernel.gram(x[None] - a) @ b)(X)
 
             return jax.vmap(output, out_axes=-1)(a, b)
 
         return self._grouped(latent, X, closed)
 
     def draw_latents(self, key, num, dim):
+        if not isinstance(self.latents, Independent):
+            g, sites = self.latents.draw_latents(key, num, dim)
+            return g, lambda X: ConvolvedSites(self.smoothing, self.latents).of_draw(sites, X)
         keys = tuple(jax.random.split(key, self.num_latents))  # not in `sites`, which may be traced
         closed = self._is_closed(dim)
 
@@ -433,7 +453,7 @@ class ConvolutionProcess(AbstractPrior):
             g = draw_kernel(kernel, key, num, dim)
 
             def output(a: Array, b: Array) -> Float[Array, " n"]:
-                return self._in_blocks(lambda X: g(_shifted(X, a)).reshape(X.shape[0], -1) @ b, X, num * b.size)
+                return self._in_blocks(lambda X: g(shifted(X, a)).reshape(X.shape[0], -1) @ b, X, num * b.size)
 
             return jax.vmap(output, out_axes=-1)(a, b)
 
@@ -456,7 +476,7 @@ class ConvolutionProcess(AbstractPrior):
 
     def _is_closed(self, dim: int) -> bool:
         """Whether all kernels have a closed form of the smoothing for inputs of dimension `dim`."""
-        if not isinstance(self.smoothing, GaussianSmoothing):
+        if not isinstance(self.smoothing, GaussianSmoothing) or not isinstance(self.latents, Independent):
             return False
         variance = jax.ShapeDtypeStruct((dim,), dtype_of(self.smoothing))
         return all(jax.eval_shape(kernel.smoothed, variance) is not None for kernel in self.latents.kernels)
@@ -473,15 +493,6 @@ class ConvolutionProcess(AbstractPrior):
             a, b = self.smoothing.rule(X.shape[1], X.dtype)
         a, b = jnp.swapaxes(a, 0, 1), jnp.swapaxes(b, 0, 1)
         return grouped(fn, list(zip(self._kernels, *each, a, b, strict=True)))
-
-
-def _shifted(X: Float[Array, "N D"], shifts: Float[Array, "Q D"]) -> Float[Array, "NQ D"]:
-    return (X[:, None, :] - shifts[None, :, :]).reshape(-1, X.shape[1])
-
-
-def _sequentially(fn: Callable) -> Callable:
-    """fn over the leading axis, one at a time."""
-    return lambda *args: jax.lax.map(lambda item: fn(*item), args)
 
 
 def _draw_smoothed(kernel: AbstractKernel, key: Array, num: int, dim: int) -> Callable[[Array, Array], Array]:

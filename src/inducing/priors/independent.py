@@ -161,7 +161,8 @@ def as_gp(latent: Any) -> GP:
     if isinstance(latent, AbstractKernel):
         return GP(latent)
     if not isinstance(latent, GP):
-        cure = "; ig.priors.Stack takes any priors" if isinstance(latent, AbstractPrior) else ""
+        other = "; ig.priors.Stack and ig.priors.LMC take any priors, also image-convolutional ones"
+        cure = other if isinstance(latent, AbstractPrior) else ""
         got = type(latent).__name__
         raise TypeError(f"latents must be GPs such as ig.GP(ig.kernels.Matern52()), got {got}{cure}.")
     return latent
