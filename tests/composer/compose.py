@@ -105,7 +105,7 @@ ROUGH, ONCE, TWICE = ("Matern12",), ("Matern32",), ("Matern52", "SquaredExponent
 def kernel(dice: Dice, dim: int, smoothness: int, depth: int = 2) -> Part:
     """A kernel of `dim` columns whose process has at least `smoothness` derivatives (0, 1 or 2)."""
     base = _stationary(dice, dim, *(ROUGH + ONCE + TWICE, ONCE + TWICE, TWICE)[smoothness])
-    if depth == 0 or dice.maybe(0.3):
+    if depth == 0 or dice.maybe():
         return base
 
     def inner(dim: int = dim) -> Part:
@@ -131,6 +131,14 @@ def kernel(dice: Dice, dim: int, smoothness: int, depth: int = 2) -> Part:
         dims = tuple(int(d) for d in dice.rng.permutation(dim)[: dice.pick(*range(1, dim + 1))])
         return Part("ig.kernels.ActiveDims", options={"kernel": inner(len(dims)), "dims": dims})
 
+    def spectral() -> Part:
+        options = {
+            "weights": dice.numbers(0.4, 0.9, 2),
+            "means": dice.numbers(-0.4, 0.4, 2, dim),
+            "scales": dice.numbers(0.2, 0.4, 2, dim),
+        }
+        return Part("ig.kernels.SpectralMixture", options=options)
+
     def changing() -> Part:
         options = {
             "kernels": (inner(), inner()),
@@ -148,6 +156,8 @@ def kernel(dice: Dice, dim: int, smoothness: int, depth: int = 2) -> Part:
         lambda: Part("*", (base, Part("+", (weak(), columns())))),
         lambda: Part("+", (base, Part("ig.kernels.Periodic", options={"base": base, "period": dice.number(1.5, 3.0)}))),
         changing,
+        lambda: Part("+", (base, spectral())),
+        lambda: Part("*", (base, spectral())),
         lambda: Part("ig.kernels.Warped", options={"kernel": inner(), "function": Function(dice.pick(*WARPS))}),
     ]
     return dice.pick(*forms)()
@@ -192,6 +202,17 @@ def _fourier(dice: Dice, num: int) -> Part:
     return _features("Fourier", a=dice.number(-3.0, -2.0), b=dice.number(2.0, 3.0), num=num)
 
 
+def _frequencies(dice: Dice, dim: int, num: int) -> Part:
+    """Waves under a Gaussian window, with frequencies that are not close to each other in the first column."""
+    frequencies = 3.0 * np.asarray(dice.spread(num, dim)) + 4.0 * np.eye(dim)[0]
+    window = {"centre": dice.numbers(-0.3, 0.3, dim), "widths": dice.numbers(0.25, 0.4, dim)}
+    return _features("GaussianFourier", frequencies=np.round(frequencies, 3).tolist(), **window)
+
+
+def _eigen(dice: Dice, num: int) -> Part:
+    return _features("EigenMercer", num=num, mean=dice.numbers(-0.2, 0.2, 1), std=dice.numbers(0.3, 0.5, 1))
+
+
 def _slopes(dice: Dice, dim: int, num: int) -> Part:
     dims = dice.pick(None, int(dice.rng.integers(dim)), tuple(int(d) for d in dice.rng.integers(dim, size=num)))
     return _features("InducingDerivatives", Z=dice.spread(num, dim), **({} if dims is None else {"dims": dims}))
@@ -221,14 +242,14 @@ def family(dice: Dice, dim: int, smoothness: int) -> Family:
         Family(lambda: _features("Union", parts=both), some(1)),
         Family(lambda: _regions(dice, dim, num, 12), some(2), QUADRATURE),
         Family(lambda: _multiscale(dice, dim, num), squared_exponential),
+        Family(lambda: _frequencies(dice, dim, 2), squared_exponential),
     ]
-    if smoothness < 2:
-        waves = _features("plain_fourier", a=-1.2, b=1.3, num=1, nodes=80)
     if dim == 1:
         F = dice.pick(1, 2)
         waves = _features("plain_fourier", a=dice.number(-1.5, -1.2), b=dice.number(1.2, 1.5), num=1)
         families += [
             Family(lambda: waves, some(2), QUADRATURE),
+            Family(lambda: _eigen(dice, num), squared_exponential),
             Family(lambda: _fourier(dice, F), matern, mean="linear"),
             Family(lambda: _features("Union", parts=(_fourier(dice, F), both[0])), matern, mean="linear"),
         ]
@@ -289,6 +310,10 @@ def size_of(part: Part) -> int:
     """M, the number of features."""
     if part.kind in ("Fourier", "plain_fourier"):
         return 2 * part["num"] + 1
+    if part.kind == "EigenMercer":
+        return part["num"]
+    if part.kind == "GaussianFourier":
+        return 2 * len(part["frequencies"]) + 1
     if part.kind == "InducingDerivatives":
         return len(part["Z"]) * (len(part["Z"][0]) if part.get("dims") is None else 1)
     if part.kind == "RegionAverage":
@@ -342,7 +367,7 @@ def _with_mean(options: dict, mean: Any) -> dict:
 
 def prior(dice: Dice, dim: int, outputs: int | None = None, nested: bool = True) -> Drawn:
     """A prior, with the given number of outputs if there is one."""
-    kinds = ["Independent", "LMC", "ICM", "MatrixValued"] + ["GP"] * (3 if outputs in (None, 1) else 0)
+    kinds = ["Independent", "LMC", "ICM", "MatrixValued", "Nested"] + ["GP"] * (3 if outputs in (None, 1) else 0)
     kinds += ["Convolution"] * (dim == 1)
     wrap = dice.pick("no", "no", "no", "derivative", "as_input", "both") if nested and outputs is None else "no"
     smoothness = 1 if wrap in ("derivative", "both") else 0
@@ -363,12 +388,12 @@ def prior(dice: Dice, dim: int, outputs: int | None = None, nested: bool = True)
 
 def _of_latents(dice: Dice, kind: str, dim: int, P: int, smoothness: int) -> Drawn:
     """A prior whose latents are scalar GPs of the inputs."""
-    L = {"GP": 1, "Independent": P, "ICM": P + 1}.get(kind, dice.pick(1, 2))
+    L = {"GP": 1, "Independent": P, "ICM": P + 1, "Nested": 3}.get(kind, dice.pick(1, 2))
     one = Family(
         lambda: dice.pick(_points, _multiscale)(dice, dim, 4), lambda: _stationary(dice, dim, "SquaredExponential")
     )
     fam = one if kind == "Convolution" else family(dice, dim, smoothness)
-    shared = L > 1 and dice.maybe(0.3)
+    shared = L > 1 and kind != "Nested" and dice.maybe(0.3)
 
     def latent() -> Part:
         own = mean(dice, dim, 1, fam.mean)
@@ -382,6 +407,13 @@ def _of_latents(dice: Dice, kind: str, dim: int, P: int, smoothness: int) -> Dra
         part = Part("ig.priors.Independent", options={"latents": latents, **({"num": P} if shared else {}), **common})
     elif kind == "LMC":
         part = Part("ig.priors.LMC", options={"W": dice.numbers(-1, 1, P, L), "latents": latents, **common})
+    elif kind == "Nested":
+        inner = _with_mean({"W": dice.numbers(-1, 1, 2, 2), "latents": latents[:2]}, mean(dice, dim, 2, fam.mean))
+        both = [Part("ig.priors.LMC", options=inner), latents[2]]
+        if P == 3:
+            part = Part("ig.priors.Stack", options={"priors": both})
+        else:
+            part = Part("ig.priors.LMC", options={"W": dice.numbers(-1, 1, P, 3), "latents": both, **common})
     elif kind == "ICM":
         weights = {"W": dice.numbers(-1, 1, P, 1), "kappa": dice.numbers(0.2, 0.8, P)}
         part = Part("ig.priors.IntrinsicCoregionalisation", options={**weights, "latents": latents, **common})

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
+from scipy.special import eval_hermite, factorial
 
 from tests.composer.parts import Part
 
@@ -134,6 +135,18 @@ def _arc_cosine(part: Part, x: list[Jet], y: list[Jet]) -> Jet:
     return Jet(part["variance"] / np.pi * (xx * yy) ** (order / 2) * angular, np.nan, np.nan, np.nan)
 
 
+def _spectral_mixture(part: Part, x: list[Jet], y: list[Jet]) -> Jet:
+    total = Jet(0.0)
+    for weight, frequencies, scales in zip(part["weights"], part["means"], part["scales"], strict=True):
+        s, turns = Jet(0.0), Jet(0.0)
+        for a, b, frequency, scale in zip(x, y, frequencies, scales, strict=True):
+            s = s + (a - b) * (a - b) * (2 * np.pi * scale) ** 2
+            turns = turns + (a - b) * (2 * np.pi * frequency)
+        g = np.exp(-0.5 * s.v)
+        total = total + s.through(g, -0.5 * g, 0.25 * g) * FUNCTIONS["jnp.cos"](turns) * weight
+    return total
+
+
 def _change_point(part: Part, x: list[Jet], y: list[Jet]) -> Jet:
     dim, steep = part["dim"], part["steepness"]
 
@@ -172,6 +185,7 @@ KERNELS: dict[str, Callable[[Part, list[Jet], list[Jet]], Jet]] = {
     "Polynomial": _polynomial,
     "Cosine": _cosine,
     "ArcCosine": _arc_cosine,
+    "SpectralMixture": _spectral_mixture,
     "ChangePoint": _change_point,
     "Coregion": _coregion,
     "Categorical": _categorical,
@@ -229,6 +243,11 @@ class Atoms:
     points: Array
     columns: Array
     weights: Array
+
+
+@dataclass(frozen=True)
+class Uncorrelated(Atoms):
+    """Functionals that are independent of each other, to which no jitter is added."""
 
 
 @dataclass(frozen=True)
@@ -331,6 +350,10 @@ def gram_and_root(kernel: Part, A: Any, jitter: float) -> tuple[Array, Array]:
         return block_diag(*[K for K, _ in each]), block_diag(*[R for _, R in each])
     if isinstance(A, Waves):
         return _waves_gram(kernel, A)
+    if isinstance(A, Uncorrelated):
+        K = covariance(kernel, A, A)
+        np.testing.assert_allclose(K, np.diag(np.diag(K)), atol=1e-10)
+        return np.diag(np.diag(K)), np.diag(np.sqrt(np.diag(K)))
     if isinstance(A, Joined):
         sizes = [len(part.weights) if isinstance(part, Atoms) else 2 * part.num + 1 for part in A.parts]
         ends = np.cumsum([0, *sizes])
@@ -453,8 +476,35 @@ def apply(kernel: Part, A: Any, mean: Mean) -> Array:
     return np.concatenate(out)
 
 
-def features_of(part: Part) -> Any:
-    """The functionals that features stand for."""
+def _eigenfunctions(part: Part, lengthscale: float) -> Atoms:
+    """∫ f v_m ρ for the eigenfunctions v_m of the squared exponential under ρ, a Gaussian."""
+    (centre,), (std,) = part["mean"], part["std"]
+    points, weights = _gaussian(np.array([centre]), np.array([std]), 60)
+    a, b = 1 / (4 * std**2), 1 / (2 * lengthscale**2)
+    c = np.sqrt(a**2 + 2 * a * b)
+    z = points[:, 0] - centre
+    v = [
+        (c / a) ** 0.25 * np.exp(-(c - a) * z**2) * eval_hermite(m, np.sqrt(2 * c) * z) / np.sqrt(2.0**m * factorial(m))
+        for m in range(part["num"])
+    ]
+    return Uncorrelated(points, np.full(len(points), -1), np.stack(v) * weights)
+
+
+def _waves_in_window(part: Part) -> Atoms:
+    """∫ f N(x | c, diag s²) φ_m(x) dx, for 1, cosines and sines of ωᵀ(x − c)."""
+    centre, frequencies = np.asarray(part["centre"], float), np.asarray(part["frequencies"], float)
+    points, weights = _gaussian(centre, np.asarray(part["widths"], float), 40)
+    angles = frequencies @ (points - centre).T
+    phi = np.concatenate([np.ones((1, len(points))), np.cos(angles), np.sin(angles)])
+    return Atoms(points, np.full(len(points), -1), phi * weights)
+
+
+def features_of(part: Part, kernel: Part) -> Any:
+    """The functionals that features of a process with some kernel stand for."""
+    if part.kind == "EigenMercer":
+        return _eigenfunctions(part, float(np.squeeze(kernel["lengthscale"])))
+    if part.kind == "GaussianFourier":
+        return _waves_in_window(part)
     if part.kind == "InducingPoints":
         Z = np.asarray(part["Z"], float)
         return Atoms(Z, np.full(len(Z), -1), np.eye(len(Z)))
@@ -477,7 +527,8 @@ def features_of(part: Part) -> Any:
         return _average([_gaussian(z, width, 32) for z, width in zip(Z, s, strict=True)])
     if part.kind == "Fourier":
         return Waves(part["a"], part["b"], part["num"])
-    parts = [features_of(p) for p in part["parts"]]
+    own = kernel.args if part.kind in ("Product", "Additive") else [kernel] * len(part["parts"])
+    parts = [features_of(p, k) for p, k in zip(part["parts"], own, strict=True)]
     return {"Union": Joined, "Product": Tensor, "Additive": Blocks}[part.kind](parts)
 
 
@@ -538,6 +589,27 @@ def _mixture(W: Array, kernels: list[Part], means: list[Mean], mean: Any) -> Pri
     return Prior(kernels, means, len(W), rows)
 
 
+def _side_by_side(W: Array, priors: list[Prior], mean: Any) -> Prior:
+    """W h for the outputs h of independent priors."""
+    places = np.cumsum([0, *[prior.num_outputs for prior in priors]])
+
+    def rows(X: Array, columns: Array, outputs: Array) -> tuple[list[Atoms], Array]:
+        atoms, total = [], _mean_rows(mean, X, columns, outputs)
+        for prior, first in zip(priors, places, strict=False):
+            each = [prior.rows(X, columns, np.full(len(X), q)) for q in range(prior.num_outputs)]
+            weights = [W[outputs, first + q] for q in range(prior.num_outputs)]
+            total = total + sum(w * own for w, (_, own) in zip(weights, each, strict=True))
+            for l in range(len(prior.kernels)):
+                a = [own[l] for own, _ in each]
+                mixed = [w[:, None] * b.weights for w, b in zip(weights, a, strict=True)]
+                points, moves = (np.concatenate([getattr(b, name) for b in a]) for name in ("points", "columns"))
+                atoms.append(Atoms(points, moves, np.concatenate(mixed, axis=1)))
+        return atoms, total
+
+    kernels, means = ([x for prior in priors for x in getattr(prior, name)] for name in ("kernels", "means"))
+    return Prior(kernels, means, len(W), rows)
+
+
 def _convolution(part: Part, kernels: list[Part], means: list[Mean]) -> Prior:
     width, amplitude = (np.asarray(part["smoothing"][name], float) for name in ("width", "amplitude"))
 
@@ -580,8 +652,13 @@ def prior_of(part: Part) -> Prior:
         prior = _mixture(np.eye(num), *_latents(part["latents"], num), part.get("mean"))
         prior.means = [_plus_column(m, part.get("mean"), p) for p, m in enumerate(prior.means)]
         return prior
+    if part.kind == "Stack":
+        priors = [prior_of(p) for p in part["priors"]]
+        return _side_by_side(np.eye(sum(p.num_outputs for p in priors)), priors, None)
     if part.kind == "LMC":
         W = np.asarray(part["W"], float)
+        if isinstance(part["latents"], list) and any(p.kind == "LMC" for p in part["latents"]):
+            return _side_by_side(W, [prior_of(p) for p in part["latents"]], part.get("mean"))
         return _mixture(W, *_latents(part["latents"], W.shape[1]), part.get("mean"))
     if part.kind == "IntrinsicCoregionalisation":
         W = np.concatenate([np.asarray(part["W"], float), np.diag(np.sqrt(part["kappa"]))], axis=1)

@@ -26,7 +26,8 @@ class SparseGP:
     def __init__(self, part: Part):
         prior, given = prior_of(part.args[0]), part.args[1]
         L = len(prior.kernels)
-        features = [features_of(f) for f in (given if isinstance(given, list) else [given] * L)]
+        each = given if isinstance(given, list) else [given] * L
+        features = [features_of(f, k) for k, f in zip(prior.kernels, each, strict=True)]
         pairs = list(zip(prior.kernels, features, strict=True))
         each = [gram_and_root(k, f, part["jitter"]) for k, f in pairs]
         self.prior, self.features = prior, features
