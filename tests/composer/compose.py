@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import inducing as ig
-from tests.composer.likelihoods import Classes, ZeroInflated, distribution, latents_of, part_of
+from tests.composer.likelihoods import Binomial, Classes, ZeroInflated, distribution, latents_of, part_of
 from tests.composer.parts import Function, Part, code
 from tests.composer.processes import prior_of
 from tests.composer.reference import Model
@@ -459,6 +459,8 @@ def sparse_gp(dice: Dice, drawn: Drawn) -> Part:
     forms = ["full", "full", "diagonal"] + ["coupled"] * (L > 1 and L * M <= 24) + ["kronecker"] * bool(drawn.kronecker)
     form = dice.pick(*forms)
     coordinates = "w" if form == "kronecker" else dice.pick("u", "v", "w")
+    if any(name in code(drawn.features) for name in ("GaussianFourier", "EigenMercer")):
+        coordinates = "w"  # their variances are so small that a u of size 1 is very unlikely
     root: Any = {
         "full": lambda: _lower(dice, M, L).tolist(),
         "diagonal": lambda: dice.numbers(0.2, 1.0, L, M),
@@ -552,6 +554,8 @@ def _labels(dice: Dice, part: Part, P: int, rows: int, new: bool) -> Array:
 def _draw(rng: np.random.Generator, dist: Any) -> float:
     if isinstance(dist, Classes):
         return float(rng.choice(dist.p.shape[-1], p=dist.p[0] / dist.p[0].sum()))
+    if isinstance(dist, Binomial):
+        return float(rng.binomial(dist.total, dist.p[0]))
     if isinstance(dist, ZeroInflated):
         return 0.0 if rng.random() < dist.zero else _draw(rng, dist.counts)
     y = float(np.squeeze(dist.rvs(random_state=rng)))

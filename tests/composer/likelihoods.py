@@ -40,6 +40,26 @@ class ZeroInflated:
         return (1 - self.zero) * second - self.mean() ** 2
 
 
+class Binomial:
+    """Counts of `total` trials with probabilities p of success and q = 1 − p, either of which may be tiny."""
+
+    def __init__(self, total: int, p: Array, q: Array):
+        self.total, self.p, self.q = total, p, q
+
+    def logpmf(self, y: Any) -> Array:
+        n = self.total
+        return np.log(special.comb(n, y)) + y * np.log(self.p) + (n - y) * np.log(self.q)
+
+    def cdf(self, y: Any) -> Array:
+        return np.sum([np.exp(self.logpmf(k)) for k in range(int(np.floor(y)) + 1)], axis=0)
+
+    def mean(self) -> Array:
+        return self.total * self.p
+
+    def var(self) -> Array:
+        return self.total * self.p * self.q
+
+
 class Classes:
     """Labels 0, …, C − 1 with given probabilities [..., C]."""
 
@@ -95,7 +115,7 @@ def distribution(part: Part, f: list[Array], p: int, n: int | None) -> Any:
         "Weibull": lambda: stats.weibull_min(own["shape"], scale=np.exp(f[0])),
         "Beta": lambda: stats.beta(own["scale"] * link(f[0]), own["scale"] * link(-f[0])),
         "Bernoulli": lambda: Classes(np.stack([link(-f[0]), link(f[0])], axis=-1)),
-        "Binomial": lambda: stats.binom(int(own["total_count"]), link(f[0])),
+        "Binomial": lambda: Binomial(int(own["total_count"]), link(f[0]), link(-f[0])),
         "Poisson": lambda: stats.poisson(own["exposure"] * link(f[0])),
         "NegativeBinomial": lambda: _nbinom(part, f[0]),
         "ZeroInflatedPoisson": lambda: ZeroInflated(own["zero_probability"], stats.poisson(np.exp(f[0]))),

@@ -18,8 +18,8 @@ from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean, as_mean
 from inducing.parameters import REAL, Module, at_least_one, check_part, dtype_of, fixed, positive, question, real
 from inducing.priors.base import AbstractPrior
-from inducing.priors.gp import draw_kernel
 from inducing.priors.convolved_sites import ConvolvedSites, sequentially, shifted
+from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, grouped, repeat
 from inducing.priors.stack import as_latents, trained_means
