@@ -122,6 +122,15 @@ def test_features_see_what_a_mixture_takes_of_values_and_slopes():
     np.testing.assert_allclose(K_uf[1], ((1 + r) * np.exp(-r))[..., None] * W[:, 2], atol=1e-12)
 
 
+def test_a_mixture_of_a_warped_process():
+    """A kernel may hold a function, which has no dtype."""
+    warped = K.Warped(K.Matern52(), jnp.sin)
+    prior = P.LMC(W[:, :2], [P.LMC([[2.0]], warped), K.Matern32()])
+    truth = np.kron(4.0 * warped.gram(X), np.outer(W[:, 0], W[:, 0]))
+    truth += np.kron(K.Matern32().gram(X), np.outer(W[:, 1], W[:, 1]))
+    np.testing.assert_allclose(covariance(prior, X), truth, atol=1e-12)
+
+
 def test_a_convolution_of_a_mixture():
     """Covariance, mean, Kuf and moments of draws of ∫ G(t) (W g + μ)(x − t) dt, in closed form for Gaussians."""
     s, a = np.array([[0.3, 0.2], [0.1, 0.5]]), np.array([[1.0, -0.5], [0.3, 2.0]])

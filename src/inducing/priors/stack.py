@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from inducing.features.base import AbstractFeatures
 from inducing.kernels.base import AbstractKernel
 from inducing.means import AbstractMean
-from inducing.parameters import as_tuple
+from inducing.parameters import as_tuple, dtype_of
 from inducing.priors.base import AbstractPrior, by_site, dense_weights, weights
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
@@ -74,7 +74,7 @@ class Stack(AbstractPrior):
     def mixing(self) -> Float[Array, "P L"] | None:
         if not self._are_values or all(weights(p) is None for p in self.priors):
             return None
-        blocks = [dense_weights(p, jnp.result_type(*jax.tree.leaves(p))) for p in self.priors]
+        blocks = [dense_weights(p, dtype_of(p)) for p in self.priors]
         return jax.scipy.linalg.block_diag(*blocks)
 
     @property
