@@ -13,28 +13,8 @@ import inducing as ig
 from tests.composer.compose import QUADRATURE, Composition, compose
 
 Array = np.ndarray
-SEEDS = (
-    4,
-    10,
-    19,
-    21,
-    40,
-    50,
-    68,
-    70,
-    94,
-    105,
-    116,
-    147,
-    174,
-    180,
-    222,
-    232,
-    233,
-    253,
-    254,
-    294,
-)  # that compile quickly
+# Those that compile quickly.
+SEEDS = (10, 19, 21, 40, 50, 68, 70, 94, 96, 105, 147, 174, 190, 222, 232, 233, 253, 254, 273, 294)
 MANY = sorted(set(range(300)) - set(SEEDS))
 DRAWS = 300
 ERRORS = 4.0  # standard errors
@@ -162,7 +142,7 @@ class Check:
             f = rng.multivariate_normal(mean, cov, 20_000 * factor, method="eigh")
             f = f.reshape(len(f), len(c.X_new), -1)
             density, error = mean_of(np.exp(ref.labels.log_prob(f, c.Y_new)))
-            return tuple(np.asarray(a) for a in own), (np.log(density), error / density)
+            return (np.asarray(own[0]), np.asarray(own[1])), (np.log(density), error / density)
 
         within_errors("joint log density", sampled)
 
@@ -243,13 +223,13 @@ def _values(model: ig.Model, data: ig.Data, X: Array, Y: Array, gaussian: bool) 
 
 
 @eqx.filter_jit
-def _joint_density(model: ig.Model, X: Array, Y: Array, key: Array, samples: int) -> Estimate:
+def _joint_density(model: ig.Model, X: Array, Y: Array, key: Array, samples: int) -> Any:
     own = model.predict(X, full_cov=True).estimate(Y, key=key, samples=samples)
     return own.value, own.standard_error
 
 
 @eqx.filter_jit
-def _joint_components(model: ig.Model, X: Array, key: Array, samples: int) -> tuple[Array, Array]:
+def _joint_components(model: ig.Model, X: Array, key: Array, samples: int) -> Any:
     post = model.posterior(X, full_cov=True, key=key, samples=samples)
     return post.means, post.covs
 
