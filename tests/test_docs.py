@@ -16,8 +16,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "READ
 BLOCKS = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
+SLOW_PAGE = pytest.param("decide.md", marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    "page", ["index.md", "start.md", "choose.md", "extend.md", "export.md", "scale.md", "tables.md"]
+    "page",
+    ["index.md", "start.md", "choose.md", "extend.md", "export.md", "scale.md", "tables.md", "report.md", SLOW_PAGE],
 )
 def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, unchecked):
     """In one namespace, without type checks as users have it, with lines numbered as in the page.

@@ -13,6 +13,7 @@ SLOW = {  # by what they compile; the others take about two minutes together
     "auto_encoders",
     "bayesian_network",
     "deep_regression",
+    "domains",
     "eigenfeatures",
     "fx2007",
     "gplvm",

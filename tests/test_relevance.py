@@ -120,6 +120,13 @@ def test_lengthscales_beside_the_effects():
     assert str(found).splitlines()[0].split() == ["column", "main", "total", "lengthscale"]
 
 
+def test_lengthscales_of_warped_inputs_are_unknown():
+    """They are in the units of what the kernel inside sees."""
+    kernel = ig.kernels.Warped(ig.kernels.Matern52(2.0), lambda x: 10.0 * x)
+    assert np.isnan(kernel.lengthscale_along(0))
+    assert (kernel * ig.kernels.ActiveDims(ig.kernels.Matern52(3.0), 1)).lengthscale_along(1) == 3.0
+
+
 def test_summary_with_data_says_which_columns_matter():
     text = str(ig.summary(gp(), (UNIFORM[:, :2], None), ["length", "width"]))
     assert "Model: " in text and "length" in text.split("\n\n")[1]

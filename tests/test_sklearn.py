@@ -1,17 +1,24 @@
 """Estimators in scikit-learn's own tools, and against the models that they wrap."""
 
+import copy
+import pickle
+
 import jax
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 import inducing as ig
 from inducing.sklearn import GPClassifier, GPRegressor
+from inducing.training import monitor
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.0, 1.0, (60, 2))
@@ -135,6 +142,222 @@ def test_several_outputs_are_as_if_fitted_alone():
 def test_equal_labels_are_warned_of():
     with pytest.warns(UserWarning, match="are equal"):
         GPRegressor(num_inducing=3, steps=3).fit(X, np.full(60, 2.0))
+
+
+CHEAP = {"num_inducing": 20, "steps": 3, "progress": False}
+
+
+SOME = {
+    "check_dont_overwrite_parameters",
+    "check_estimators_nan_inf",
+    "check_estimators_partial_fit_n_features",
+    "check_estimators_pickle",
+    "check_n_features_in",
+    "check_requires_y_none",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_supervised_y_no_nan",
+}
+estimators = pytest.mark.parametrize(
+    "estimator", [GPRegressor(**CHEAP), GPClassifier(**CHEAP)], ids=["regressor", "classifier"]
+)
+
+
+@pytest.mark.filterwarnings("ignore")  # of scikit-learn's own data, such as labels that are all equal
+@estimators
+def test_some_of_scikit_learns_checks(estimator, unchecked):
+    """Those that look at most of what a fit does."""
+    for one, check in estimator_checks_generator(estimator):
+        if check.func.__name__ in SOME:
+            check(one)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@estimators
+def test_scikit_learns_checks(estimator, unchecked):
+    """All of them, weights that stand for repeated rows included."""
+    done = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert [(r["check_name"], str(r["exception"])) for r in done if r["status"] == "failed"] == []
+    assert {r["check_name"] for r in done if r["status"] == "skipped"} <= {"check_array_api_input"}  # needs torch
+    names = {r["check_name"] for r in done}
+    assert {"check_sample_weight_equivalence_on_dense_data", "check_estimators_partial_fit_n_features"} <= names
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return GPRegressor(num_inducing=12, steps=40).fit(pd.DataFrame(X, columns=["a", "b"]), Y)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return GPClassifier(num_inducing=8, steps=20).fit(X, np.where(Y > 0.0, "yes", "no"))
+
+
+FRAME = pd.DataFrame(X[:5] + 0.1, columns=["a", "b"])
+
+
+def test_covariances_intervals_quantiles_and_samples_agree(regressor):
+    mean, std = regressor.predict(FRAME, return_std=True)
+    other, cov = regressor.predict(FRAME, return_cov=True)
+    np.testing.assert_allclose(other, mean, rtol=1e-10)
+    np.testing.assert_allclose(np.diag(cov), std**2, rtol=1e-8)
+    low, high = regressor.predict_interval(FRAME, level=0.5)
+    np.testing.assert_allclose((low, high), (mean - 0.67448975 * std, mean + 0.67448975 * std), rtol=1e-6)
+    quantiles = regressor.predict_quantiles(FRAME, [0.25, 0.5, 0.75])
+    np.testing.assert_allclose(quantiles, np.stack([low, mean, high], axis=1), rtol=1e-6)
+    samples = regressor.sample_y(FRAME, 4000, random_state=1)
+    assert samples.shape == (5, 4000)
+    np.testing.assert_array_less(abs(samples.mean(axis=1) - mean), 5 * std / 4000**0.5)
+    correlation = cov / np.outer(std, std)
+    np.testing.assert_allclose(np.corrcoef(samples), correlation, atol=5 / 4000**0.5)
+    density = np.mean(-0.5 * ((Y[:5] - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi))
+    np.testing.assert_allclose(regressor.score_log_density(FRAME, Y[:5]), density, rtol=1e-8)
+    with pytest.raises(ValueError, match="return_std and return_cov exclude each other"):
+        regressor.predict(FRAME, return_std=True, return_cov=True)
+
+
+def test_covariances_of_several_outputs_and_of_other_noise():
+    both = GPRegressor(num_inducing=8, steps=5).fit(X, np.stack([Y, 3.0 * X[:, 0]], axis=1))
+    mean, std = both.predict(X[:4], return_std=True)
+    cov = both.predict(X[:4], return_cov=True)[1]
+    assert cov.shape == (4, 4, 2) and both.sample_y(X[:4], 3).shape == (4, 2, 3)
+    np.testing.assert_allclose(np.einsum("iip->ip", cov), std**2, rtol=1e-8)
+    assert both.predict_quantiles(X[:4], 0.5).shape == (4, 2, 1) and both.predict_interval(X[:4])[0].shape == (4, 2)
+    np.testing.assert_allclose(both.predict_quantiles(X[:4], 0.5)[..., 0], mean, rtol=1e-6)
+    heavy = GPRegressor(num_inducing=5, steps=3, likelihood=ig.likelihoods.StudentT()).fit(X, Y)
+    with pytest.raises(ValueError, match="return_cov needs Gaussian noise, not a StudentT; use sample_y"):
+        heavy.predict(X[:4], return_cov=True)
+
+
+def test_missing_labels_are_left_out():
+    gaps = np.where(np.arange(60) % 3 == 0, np.nan, Y)
+    seen = ~np.isnan(gaps)
+    Z = ig.kernels.SquaredExponential([1.0, 1.0])
+    some = GPRegressor(Z, num_inducing=80, steps=10).fit(X, gaps)
+    result = ig.log_evidence(some.model_, (X[seen], Y[seen]))
+    np.testing.assert_allclose(some.result_.bound, result, atol=0.05)  # one point for each row: nearly exact
+    one_of_two = GPRegressor(num_inducing=8, steps=3).fit(X, np.stack([Y, gaps], axis=1))
+    assert np.isfinite(one_of_two.predict(X)).all()
+
+
+def test_samples_and_scores_of_classes(classifier):
+    p = classifier.predict_proba(X)
+    samples = classifier.sample_y(X, 2000)
+    assert samples.shape == (60, 2000) and set(np.unique(samples)) == {"no", "yes"}
+    error = 5 * np.sqrt(p[:, 1] * p[:, 0] / 2000) + 1e-3
+    np.testing.assert_array_less(abs((samples == "yes").mean(axis=1) - p[:, 1]), error)
+    y = np.where(Y > 0.0, "yes", "no")
+    density = np.log(np.where(y == "yes", p[:, 1], p[:, 0])).mean()
+    np.testing.assert_allclose(classifier.score_log_density(X, y), density, rtol=1e-6)
+
+
+def test_weights_of_classes_are_weights_of_rows():
+    y = np.where(Y > 0.0, "yes", "no")
+    by_class = GPClassifier(**CHEAP, class_weight={"yes": 3.0, "no": 0.5}).fit(X, y, np.full(60, 2.0))
+    by_row = GPClassifier(**CHEAP).fit(X, y, np.where(Y > 0.0, 6.0, 1.0))
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
+    balanced = GPClassifier(**CHEAP, class_weight="balanced").fit(X, y)
+    assert abs(balanced.predict_proba(X) - by_row.predict_proba(X)).max() > 1e-3
+
+
+def test_partial_fits_are_one_update_of_all_rows():
+    """Exact for Gaussian noise, with the inducing points and parameters of the first rows."""
+    first = GPRegressor(num_inducing=15, steps=40).fit(X[:30], Y[:30])
+    again = GPRegressor(num_inducing=15, steps=40).partial_fit(X[:30], Y[:30])
+    np.testing.assert_array_equal(again.predict(X), first.predict(X))
+    again.partial_fit(X[30:45], Y[30:45]).partial_fit(X[45:], Y[45:], np.full(15, 2.0))
+    weights = np.repeat([1.0, 2.0], [45, 15])
+    at_once = ig.collapse(first.model_, ig.Data(X, Y, weight=weights))
+    np.testing.assert_allclose(again.predict(X), at_once.predict(X).mean[:, 0], atol=1e-6)
+    names = np.where(Y > 0.0, "yes", "no")
+    online = GPClassifier(num_inducing=8, steps=20).partial_fit(X[:20], names[:20], classes=["maybe", "no", "yes"])
+    assert online.predict_proba(X).shape == (60, 3)
+    before = online.score_log_density(X[20:], names[20:])
+    assert online.partial_fit(X[20:], names[20:]).score_log_density(X[20:], names[20:]) > before
+    with pytest.raises(ValueError, match="which is not a class of the fit"):
+        online.partial_fit(X[:2], ["no", "never"])
+
+
+def same(one, other):
+    assert type(one) is type(other) and str(one.get_params()) == str(other.get_params())
+    for a, b in zip(jax.tree.leaves(one.model_), jax.tree.leaves(other.model_), strict=True):
+        assert a.dtype == b.dtype and np.array_equal(a, b)
+    assert one.result_.message == other.result_.message and one.result_.bound == other.result_.bound
+    np.testing.assert_array_equal(one.result_.history.bound, other.result_.history.bound)
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_estimators_come_back_from_files_and_pickles(regressor, classifier, tmp_path, x64):
+    """In their own precision, whatever the flag says."""
+    for estimator in (regressor, classifier):
+        rows = FRAME if estimator is regressor else FRAME.to_numpy()
+        expected = estimator.predict(rows)
+        with jax.enable_x64(x64):
+            estimator.save(tmp_path / "e.ig")
+            joblib.dump(estimator, tmp_path / "e.joblib")
+            for again in (
+                type(estimator).load(tmp_path / "e.ig"),
+                ig.load(tmp_path / "e.ig", parts=[type(estimator)]),
+                joblib.load(tmp_path / "e.joblib"),
+                pickle.loads(pickle.dumps(estimator)),
+                copy.deepcopy(estimator),
+            ):
+                same(again, estimator)
+                np.testing.assert_array_equal(again.predict(rows), expected)
+                assert again.predict(rows).dtype == expected.dtype
+    assert list(GPRegressor.load(save(regressor, tmp_path)).feature_names_in_) == ["a", "b"]
+    with pytest.raises(ValueError, match=r"e\.ig: it holds a GPRegressor; load it by GPRegressor\.load"):
+        ig.load(save(regressor, tmp_path))
+    with pytest.raises(ValueError, match=r"e\.ig: it holds a GPRegressor; load it by GPRegressor"):
+        GPClassifier.load(tmp_path / "e.ig")
+
+
+def save(estimator, folder):
+    ig.save(folder / "e.ig", estimator)
+    return folder / "e.ig"
+
+
+def test_settings_are_saved_too_and_unusual_ones_refused(tmp_path):
+    kernel = ig.kernels.Matern32(2.0)
+    unfitted = GPClassifier(kernel, class_weight={0: 1.5, 1: 2.0}, seconds=3)
+    again = GPClassifier.load(save(unfitted, tmp_path))
+    assert again.get_params()["class_weight"] == {0: 1.5, 1: 2.0} and again.seconds == 3
+    assert float(again.kernel.lengthscale) == 2.0 and not hasattr(again, "model_")
+    with pytest.raises(TypeError, match=r"settings\.random_state is a RandomState, which ig.save cannot write"):
+        save(GPRegressor(random_state=np.random.RandomState(0)), tmp_path)
+    with pytest.raises(ValueError, match=r"e\.ig"):  # a class that cannot be stored in this way
+        ig.load(tmp_path / "e.ig", parts=[type("GPClassifier", (), {})])
+
+
+def test_weights_are_routed():
+    with config_context(enable_metadata_routing=True):
+        estimator = GPRegressor(**CHEAP).set_fit_request(sample_weight=True)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), estimator).fit(
+            X, Y, sample_weight=np.arange(60.0)
+        )
+    alone = GPRegressor(**CHEAP).fit(StandardScaler().fit_transform(X), Y, np.arange(60.0))
+    np.testing.assert_allclose(pipeline.predict(X), alone.predict(StandardScaler().fit_transform(X)))
+
+
+def test_a_bar_appears_in_a_terminal_alone_and_late(capsys, monkeypatch):
+    GPRegressor(num_inducing=5, steps=3).fit(X, Y)
+    assert capsys.readouterr().err == ""
+    shown = []
+    monkeypatch.setattr("tqdm.auto.tqdm.__init__", lambda self, *args, **options: shown.append(options))
+    monitor._bar(10, "fit", "auto")
+    monitor._bar(10, "fit", True)
+    assert (shown[0]["delay"], shown[0]["disable"]) == (5.0, None) and "delay" not in shown[1]
+
+
+def test_summaries_and_plots_take_estimators(classifier, regressor):
+    assert str(ig.summary(classifier)) == str(ig.summary(classifier.model_))
+    y = np.where(Y > 0.0, "yes", "no")
+    with jax.enable_x64(False):  # labels as users give them, in the estimator's precision
+        ax = ig.report.plot_classification(classifier, (X, y), size=5)
+    assert sum(len(c.get_offsets()) for c in ax.collections if hasattr(c, "get_offsets")) >= 60
+    assert ig.report.relevance(regressor, FRAME.to_numpy(), num=16).total.shape == (2, 1)
+    with pytest.raises(NotFittedError):
+        ig.summary(GPClassifier())
 
 
 def louder():

@@ -125,6 +125,7 @@ def main(count: int) -> dict[str, int]:
     Returns:
         What happened, and how often.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs with Ctrl-C ignored
     rng, few = random.Random(0), max(1, round(COMMANDS * count))
     found = fits(count - few, rng)
     print(found, flush=True)

@@ -4,7 +4,11 @@ They refuse a mismatch between a model and what it is given, in the same words e
 values only where they are concrete: under `jit` the values are not known.
 """
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +18,47 @@ from jaxtyping import Array, Float, Int
 from inducing.data import Data, as_data, as_inputs
 from inducing.model import Model, kind_of
 from inducing.parameters import at_least_one, dtype_of
+
+
+@runtime_checkable
+class HoldsModel(Protocol):
+    """What holds a trained model, such as an estimator."""
+
+    def computing(self) -> AbstractContextManager[Model]:
+        """The model, inside a context in which JAX computes in its precision."""
+        ...
+
+    def encode(self, y: Any) -> Any:
+        """Labels as the model counts them."""
+        ...
+
+
+def of_held_models(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of a model and perhaps `data` take what holds a model, with labels as users give them.
+
+    Args:
+        function: a function whose first argument is a model.
+
+    Returns:
+        The function of a model, or of what holds one.
+    """
+    parameters = inspect.signature(function)
+
+    @functools.wraps(function)
+    def of_any(*args: Any, **options: Any) -> Any:
+        first = next(iter(parameters.parameters))
+        given = parameters.bind_partial(*args, **options).arguments
+        holder = given.get(first)
+        if not isinstance(holder, HoldsModel) or isinstance(holder, type):
+            return function(*args, **options)
+        data = given.get("data")
+        if isinstance(data, tuple | list) and len(data) == 2:
+            given["data"] = data[0], holder.encode(data[1])
+        rest = given.pop("options", {})
+        with holder.computing() as model:
+            return function(**(given | rest | {first: model}))
+
+    return of_any
 
 
 def check_model(model: Any) -> None:

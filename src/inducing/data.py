@@ -14,6 +14,8 @@ from inducing.parameters import MOST
 
 COARSE, FINE = 2**10, 2**20  # numbers that a dtype tells apart in the range of a column: see `_check_resolution`
 
+COPIES = 8  # the mean number of copies of a row that stand for its weight
+
 
 class Data(eqx.Module):
     """Inputs and labels, which labels are present, and the numbers of the rows.
@@ -164,6 +166,23 @@ def some_rows(tree: Any) -> Any:
         return own_array(rows, a.dtype) if isinstance(a, jax.Array) else rows
 
     return jax.tree.map(some, tree)
+
+
+def as_often_as_they_count(data: Data) -> Data:
+    """The data with each row in proportion to its weight: exactly if weights are small whole numbers.
+
+    Starting values are statistics of such rows.
+
+    Examples:
+        >>> as_often_as_they_count(Data([1.0, 2.0], weight=[1.0, 2.0])).x[:, 0].tolist()
+        [1.0, 2.0, 2.0]
+    """
+    if data.weight is None:
+        return data
+    weight = np.asarray(data.weight, float)
+    whole = np.array_equal(weight, np.round(weight)) and weight.mean() <= COPIES
+    copies = weight if whole else np.round(COPIES * weight / weight.mean())
+    return data.rows(own_array(np.repeat(np.arange(len(data)), copies.astype(int)), int))
 
 
 def _mask(y: Array | None, mask: Any) -> Array | None:

@@ -21,7 +21,7 @@ _PLAIN: dict[Any, tuple[Callable[[Any], bool], str]] = {
     str: (lambda v: isinstance(v, str), "text"),
     type(None): (lambda v: v is None, "None"),
     None: (lambda v: v is None, "None"),
-    collections.abc.Callable: (callable, "a function"),
+    collections.abc.Callable: (lambda v: callable(v) and not isinstance(v, type), "a function"),
 }
 
 
@@ -64,12 +64,15 @@ def fits(value: Any, declared: Any) -> bool:
         return any(value is part or (type(value) is type(part) and value == part) for part in parts)
     if origin is tuple:
         return isinstance(value, tuple) and _fit_each(value, parts)
-    kind = origin or declared
-    if kind is collections.abc.Callable:
+    if origin is collections.abc.Callable:
         return _is_function_of(value, parts[0] if parts else ...)
+    return _is_of_kind(value, origin or declared)
+
+
+def _is_of_kind(value: Any, kind: Any) -> bool:
     if kind in _PLAIN:
         return _PLAIN[kind][0](value)
-    if is_array_type(declared):
+    if is_array_type(kind):
         return isinstance(value, jax.Array | np.ndarray)
     return not isinstance(kind, type) or isinstance(value, kind)
 

@@ -101,7 +101,10 @@ class AbstractMean(Module):
 
 def _operand(value: Any) -> "AbstractMean":
     """The operand of a mean. Anything else is refused here, since lists and tables have operators of their own."""
-    mean = _as_mean(value)
+    try:
+        mean = _as_mean(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the operand of a mean must be a mean or a number: {error}") from error
     if mean is None:
         raise TypeError(f"the operand of a mean must be a mean or a number, got {shown(value)}.")
     return mean

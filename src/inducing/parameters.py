@@ -397,14 +397,18 @@ def _is_numeric(leaf: Any) -> bool:
 
 
 def _field(
-    constraint: Constraint, default: Any, allowed: Constraint | None = None, converter: Callable = as_float_array
+    constraint: Constraint,
+    default: Any,
+    allowed: Constraint | None = None,
+    converter: Callable = as_float_array,
+    prior: Any = None,
 ) -> Any:
     kwargs = {} if default is dataclasses.MISSING else {"default": default}
-    metadata = {"constraint": constraint, "allowed": allowed or constraint}
+    metadata = {"constraint": constraint, "allowed": allowed or constraint, "prior": prior}
     return eqx.field(converter=converter, metadata=metadata, **kwargs)
 
 
-def real(default: Any = dataclasses.MISSING, converter: Callable = as_float_array) -> Any:
+def real(default: Any = dataclasses.MISSING, converter: Callable = as_float_array, prior: Any = None) -> Any:
     """Declare a field of finite real numbers that are trained.
 
     Training uses the values as they are.
@@ -412,6 +416,7 @@ def real(default: Any = dataclasses.MISSING, converter: Callable = as_float_arra
     Args:
         default: the default value of the field. Without one, the argument is required.
         converter: the function that makes an array of what users pass.
+        prior: the prior of the value, an object with `log_prob`, for `ig.sample_posterior`.
 
     Returns:
         A dataclass field for a class derived from `Module`.
@@ -422,16 +427,17 @@ def real(default: Any = dataclasses.MISSING, converter: Callable = as_float_arra
         >>> Offset().value.tolist()
         0.0
     """
-    return _field(REAL, default, converter=converter)
+    return _field(REAL, default, converter=converter, prior=prior)
 
 
-def positive(default: Any = dataclasses.MISSING) -> Any:
+def positive(default: Any = dataclasses.MISSING, prior: Any = None) -> Any:
     """Declare a field of positive numbers that are trained.
 
     Training uses their logarithm, so that it is equivariant to scale.
 
     Args:
         default: the default value of the field. Without one, the argument is required.
+        prior: the prior of the value, an object with `log_prob`, for `ig.sample_posterior`.
 
     Returns:
         A dataclass field for a class derived from `Module`.
@@ -442,16 +448,17 @@ def positive(default: Any = dataclasses.MISSING) -> Any:
         >>> round(float(unconstrain(Scale(2.0)).size), 4)                                     # log 2
         0.6931
     """
-    return _field(POSITIVE, default)
+    return _field(POSITIVE, default, prior=prior)
 
 
-def unit_interval(default: Any = dataclasses.MISSING) -> Any:
+def unit_interval(default: Any = dataclasses.MISSING, prior: Any = None) -> Any:
     """Declare a field of numbers in (0, 1) that are trained.
 
     Training uses their logit.
 
     Args:
         default: the default value of the field. Without one, the argument is required.
+        prior: the prior of the value, an object with `log_prob`, for `ig.sample_posterior`.
 
     Returns:
         A dataclass field for a class derived from `Module`.
@@ -462,16 +469,17 @@ def unit_interval(default: Any = dataclasses.MISSING) -> Any:
         >>> round(float(unconstrain(Share(0.75)).p), 4)                                       # log 3
         1.0986
     """
-    return _field(UNIT_INTERVAL, default)
+    return _field(UNIT_INTERVAL, default, prior=prior)
 
 
-def ordered(default: Any = dataclasses.MISSING) -> Any:
+def ordered(default: Any = dataclasses.MISSING, prior: Any = None) -> Any:
     """Declare a field whose last axis is strictly increasing, and that is trained.
 
     Training uses the first value and the logarithms of the steps.
 
     Args:
         default: the default value of the field. Without one, the argument is required.
+        prior: the prior of the value, an object with `log_prob`, for `ig.sample_posterior`.
 
     Returns:
         A dataclass field for a class derived from `Module`.
@@ -482,7 +490,7 @@ def ordered(default: Any = dataclasses.MISSING) -> Any:
         >>> unconstrain(Cuts([-1.0, 0.0, 1.0])).at.tolist()
         [-1.0, 0.0, 0.0]
     """
-    return _field(ORDERED, default)
+    return _field(ORDERED, default, prior=prior)
 
 
 def lower_triangular(default: Any = dataclasses.MISSING) -> Any:
@@ -642,6 +650,22 @@ def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared:
         else:  # a custom container: nothing below it can declare fields that we could read
             break
     return constraint
+
+
+def declared_prior(tree: PyTree, path: tuple) -> Any:
+    """The prior that the field of an array declares, or None.
+
+    Args:
+        tree: a model, or any part of one.
+        path: the path of the array.
+
+    Examples:
+        >>> class Scale(Module):
+        ...     size: Array = positive(1.0, prior="LogNormal(0, 1)")
+        >>> declared_prior(Scale(), (jax.tree_util.GetAttrKey("size"),))
+        'LogNormal(0, 1)'
+    """
+    return _constraint_at(tree, path, "prior", None)
 
 
 def parameters(tree: PyTree) -> list[tuple[str, Array, Constraint]]:

@@ -7,27 +7,40 @@ in float64 whatever JAX's flag says, and do not change that flag. Where it is of
 `with jax.enable_x64(True):`.
 """
 
+import contextlib
+import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
 from inducing import likelihoods
+from inducing.checks import check_model
 from inducing.data import Data, some_rows
+from inducing.io import load, save
 from inducing.likelihoods.base import AbstractLikelihood
-from inducing.parameters import question
+from inducing.model import Model
+from inducing.parameters import check, question
 from inducing.report.relevance import relevance
+from inducing.scores import log_score
 from inducing.training.automatic import NOISES, best_noise, likelihood_of, train
+from inducing.training.fit import FitResult
+from inducing.training.monitor import History
+from inducing.training.update import update
+
+NAMES = {"classes_", "feature_names_in_"}  # attributes that may be arrays of texts
 
 
 class _AbstractGP(BaseEstimator):
@@ -43,7 +56,7 @@ class _AbstractGP(BaseEstimator):
         steps: int | None = None,
         seconds: int | float | None = None,
         dtype: str = "float64",
-        progress: bool = False,
+        progress: bool | str = "auto",
         random_state: Any = 0,
     ):
         self.kernel = kernel
@@ -67,18 +80,144 @@ class _AbstractGP(BaseEstimator):
 
     def _settings(self) -> dict[str, Any]:
         """All but the seconds."""
-        seed = self.random_state
-        seed = seed if isinstance(seed, int) else check_random_state(seed).randint(2**31)
         names = ("kernel", "num_inducing", "num_layers", "method", "steps", "progress")
-        return {name: self.get_params(deep=False)[name] for name in names} | {"key": jax.random.key(seed)}
+        return {name: self.get_params(deep=False)[name] for name in names} | {"key": _key(self.random_state)}
 
-    def _train(self, X: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood, seconds: int | float | None) -> Any:
+    def _train(
+        self, X: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood, weight: Any, seconds: int | float | None
+    ) -> Any:
         self._check_dtype()
         with self._precision():
-            self.result_ = train(Data(X, y).astype(self.dtype), likelihood, seconds=seconds, **self._settings())
+            self.result_ = train(self._data(X, y, weight), likelihood, seconds=seconds, **self._settings())
         self.model_ = self.result_.model
         self._some_rows = some_rows(X)
         return self
+
+    def _update(self, X: np.ndarray, y: np.ndarray, weight: Any) -> Any:
+        with self._precision():
+            self.model_ = update(self.model_, self._data(X, y, weight))
+        return self
+
+    def _data(self, X: np.ndarray, y: np.ndarray, weight: Any) -> Data:
+        if weight is not None:
+            weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+            X, y, weight = (a[weight > 0] for a in (X, y, weight)) if weight.any() else (X, y, weight)
+        return Data(X, y, weight=weight).astype(self.dtype)
+
+    @contextlib.contextmanager
+    def computing(self) -> Generator[Model]:
+        """The trained model, inside a context in which JAX computes in its precision.
+
+        Examples:
+            >>> import numpy as np
+            >>> from inducing.sklearn import GPRegressor
+            >>> estimator = GPRegressor(num_inducing=3, steps=2).fit([[0.0], [0.5], [1.0]], [0.0, 1.0, 0.5])
+            >>> with estimator.computing() as model:
+            ...     print(model.predict([[0.2]]).mean.shape)
+            (1, 1)
+        """
+        check_is_fitted(self)
+        with self._precision():
+            yield self.model_
+
+    @question
+    def encode(self, y: Any) -> np.ndarray:
+        """Labels as the model counts them."""
+        return np.asarray(y, float)
+
+    def score_log_density(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The mean log density of labels, or log probability of classes: higher is better.
+
+        Args:
+            X: inputs [N, D].
+            y: labels [N] or [N, P]; missing ones (NaN) are left out.
+            sample_weight: weights [N] of the rows.
+
+        Returns:
+            The mean over the labels.
+        """
+        X = self._inputs(X)
+        with self.computing() as model:
+            return -log_score(model.predict(X), self.encode(y), weight=sample_weight)
+
+    def _samples(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
+        """Labels as the model counts them [n_samples, N, P], jointly over the rows."""
+        X = self._inputs(X)
+        with self.computing() as model:
+            return np.asarray(model.predict(X, full_cov=True).sample(_key(random_state), n_samples), float)
+
+    def save(self, path: Any) -> None:
+        """Write the estimator to a safetensors file, which `load` reads without executing anything.
+
+        See `ig.save`: settings, trained model and training curve come back bit for bit.
+
+        Args:
+            path: the file; an existing one is replaced.
+
+        Raises:
+            TypeError: if a setting cannot be stored, such as a NumPy random state.
+        """
+        save(path, self)
+
+    @classmethod
+    def load(cls, path: Any, parts: Iterable[Any] = ()) -> Any:
+        """Read an estimator from a file that `save` wrote.
+
+        Args:
+            path: the file.
+            parts: your own classes and named functions that the model uses.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            ValueError: if the file is damaged, or holds something else.
+        """
+        estimator = load(path, [cls, *parts])
+        if type(estimator) is not cls:
+            raise ValueError(f"{path}: it holds a {type(estimator).__name__}, not a {cls.__name__}; use ig.load.")
+        return estimator
+
+    def to_state(self) -> dict[str, Any]:
+        """Settings, and what was fitted, for `ig.save`."""
+        settings, fitted = self.get_params(deep=False), None
+        if "model_" in vars(self):
+            fitted = {name: value for name, value in vars(self).items() if name not in settings}
+            result = fitted.pop("result_")
+            fitted |= {f"result_.{name}": value for name, value in result._asdict().items() if name != "history"}
+            fitted |= {f"history.{name}": value for name, value in result.history._asdict().items()}
+            for name in fitted.keys() & NAMES:  # NumPy's arrays of texts
+                fitted[name] = [fitted[name].dtype.str, fitted[name].tolist()]
+        return {"settings": settings, "fitted": fitted}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Any:
+        """The estimator of settings and what was fitted, for `ig.load`."""
+        estimator, fitted = cls(**state["settings"]), state["fitted"]
+        if fitted is None:
+            return estimator
+        history = History(*(fitted.pop(f"history.{name}") for name in History._fields))
+        parts = {name: fitted.pop(f"result_.{name}") for name in FitResult._fields if name != "history"}
+        estimator.result_ = FitResult(history=history, **parts)
+        for name in fitted.keys() & NAMES:
+            kind, values = fitted[name]
+            fitted[name] = np.array(values, dtype=kind)
+        for model in (fitted["model_"], parts["model"]):
+            check_model(model)
+            check(model)
+        vars(estimator).update(fitted)
+        return estimator
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        for name in state.keys() & {"model_", "result_"}:  # to be unpickled in their own precision
+            state[name] = pickle.dumps(state[name])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        with jax.enable_x64(True):
+            loaded = {name: pickle.loads(state[name]) for name in state.keys() & {"model_", "result_"}}
+        super().__setstate__(state | loaded)
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -101,11 +240,6 @@ class _AbstractGP(BaseEstimator):
     def _inputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
-
-    @question
-    def _labels(self, y: Any) -> np.ndarray:
-        """Labels as the model counts them."""
-        return np.asarray(y, float)
 
 
 class GPRegressor(RegressorMixin, _AbstractGP):
@@ -131,7 +265,7 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
         seconds: the time after which to stop training; None for no limit.
         dtype: "float64", or "float32" for speed where labels have much noise.
-        progress: whether to show a progress bar.
+        progress: whether to show progress bars; "auto" for bars in a terminal, of fits that take over five seconds.
         random_state: the seed, or a NumPy random state.
 
     Examples:
@@ -155,7 +289,7 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         steps: int | None = None,
         seconds: int | float | None = None,
         dtype: str = "float64",
-        progress: bool = False,
+        progress: bool | str = "auto",
         random_state: Any = 0,
     ):
         super().__init__(
@@ -163,30 +297,57 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         )
         self.noise = noise
 
-    def fit(self, X: Any, y: Any) -> "GPRegressor":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Train the model.
 
         Args:
             X: inputs [N, D].
-            y: labels [N] or [N, P].
+            y: labels [N] or [N, P]; NaN where one is missing.
+            sample_weight: weights [N]: how often each row counts. By default, once.
 
         Returns:
             The estimator itself.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = self._checked(X, y, reset=True)
         self._flat = y.ndim == 1
         P = 1 if self._flat else y.shape[1]
-        seconds = self._choose_noise(X, y)
+        seconds = self._choose_noise(X, y, sample_weight)
         likelihood = self._chosen(likelihood_of(self.noise_, P))
-        if (y.min(axis=0) == y.max(axis=0)).any():
+        if (np.fmin.reduce(y, axis=0) == np.fmax.reduce(y, axis=0)).any():
             warnings.warn(
                 "all labels (of an output) are equal: they say nothing of how far others may be off, and standard "
                 "deviations will be about 0; give a likelihood that is not trained, or more labels.",
                 stacklevel=2,
             )
-        return self._train(X, y, likelihood, seconds)
+        return self._train(X, y, likelihood, sample_weight, seconds)
 
-    def _choose_noise(self, X: np.ndarray, y: np.ndarray) -> int | float | None:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
+        """Learn from more rows without the earlier ones, by `ig.update`; at first, the same as `fit`.
+
+        Inducing points and hyperparameters stay those of the first rows, which should cover the range of the inputs.
+        Given these, the result for Gaussian noise is that of all rows at once. `result_` stays that of the first rows.
+
+        Args:
+            X: new inputs [N, D].
+            y: their labels [N] or [N, P]; NaN where one is missing.
+            sample_weight: weights [N]: how often each row counts. By default, once.
+
+        Returns:
+            The estimator itself.
+        """
+        if "model_" not in vars(self):
+            return self.fit(X, y, sample_weight)
+        return self._update(*self._checked(X, y, reset=False), sample_weight)
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and labels as scikit-learn checks them, but for labels that may be NaN."""
+        labels = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
+        inputs = {"dtype": np.float64}
+        X, y = validate_data(self, X, y, reset=reset, validate_separately=(inputs, labels))
+        check_consistent_length(X, y)
+        return X, y
+
+    def _choose_noise(self, X: np.ndarray, y: np.ndarray, weight: Any) -> int | float | None:
         """Set `noise_`, and return the seconds that are left for the fit: half of them, if kinds are compared."""
         self._check_dtype()
         if self.noise not in (*NOISES, "auto"):
@@ -198,7 +359,7 @@ class GPRegressor(RegressorMixin, _AbstractGP):
             return self.seconds
         each = None if self.seconds is None else 0.5 * self.seconds / len(NOISES)
         with self._precision():
-            self.noise_ = best_noise(Data(X, y).astype(self.dtype), seconds=each, **self._settings())
+            self.noise_ = best_noise(self._data(X, y, weight), seconds=each, **self._settings())
         return None if self.seconds is None else 0.5 * self.seconds
 
     def __sklearn_tags__(self) -> Any:
@@ -206,24 +367,90 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         tags.target_tags.multi_output = True
         return tags
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Predict the mean of y.
 
         Args:
             X: inputs [N, D].
             return_std: whether to return the standard deviation of y too, including noise.
+            return_cov: whether to return the covariance of y at all inputs too, including noise.
 
         Returns:
-            The mean [N] or [N, P], or a pair of the mean and the standard deviation.
+            The mean [N] or [N, P], or a pair of the mean and the standard deviation [N] or [N, P], or of the mean and
+            the covariance [N, N] or [N, N, P] of each output.
+
+        Raises:
+            ValueError: if both are asked for, or the covariance of labels whose noise is not Gaussian.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov exclude each other; the covariance holds both.")
+        X = self._inputs(X)
+        with self.computing() as model:
+            if return_cov:
+                return self._mean_and_covariance(model, X)
+            pred = model.predict(X)
+            mean = self._shaped(pred.mean)
+            return (mean, np.sqrt(self._shaped(pred.variance))) if return_std else mean
+
+    def _mean_and_covariance(self, model: Model, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        post = model.posterior(X, full_cov=True)
+        N, P = post.mean.shape
+        noise = model.likelihood.gaussian_noise((N, P))
+        if noise is None:
+            raise ValueError(
+                f"return_cov needs Gaussian noise, not a {type(model.likelihood).__name__}; use sample_y for samples "
+                "that are joint over the rows."
+            )
+        f = np.asarray(post.covariance).reshape(N, P, N, P)
+        cov = np.stack([f[:, p, :, p] + np.diag(np.asarray(noise)[:, p]) for p in range(P)], axis=-1)
+        return self._shaped(post.mean), cov[..., 0] if self._flat else cov
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Predict the central interval that holds a label with a given probability.
+
+        Args:
+            X: inputs [N, D].
+            level: the probability.
+
+        Returns:
+            The lower and upper ends, [N] or [N, P] each.
         """
         X = self._inputs(X)
+        with self.computing() as model:
+            low, high = model.predict(X).interval(level)
+            return self._shaped(low), self._shaped(high)
 
-        def shaped(a: Any) -> np.ndarray:
-            return np.asarray(a)[:, 0] if self._flat else np.asarray(a)
+    def predict_quantiles(self, X: Any, quantiles: Any) -> np.ndarray:
+        """Predict quantiles of y.
 
-        with self._precision():
-            pred = self.model_.predict(X)
-            return (shaped(pred.mean), np.sqrt(shaped(pred.variance))) if return_std else shaped(pred.mean)
+        Args:
+            X: inputs [N, D].
+            quantiles: Q probabilities between 0 and 1.
+
+        Returns:
+            Quantiles [N, Q] or [N, P, Q].
+        """
+        X = self._inputs(X)
+        with self.computing() as model:
+            pred = model.predict(X)
+            return np.stack([self._shaped(pred.quantile(float(q))) for q in np.atleast_1d(quantiles)], axis=-1)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Sample labels, noise included, jointly over the rows.
+
+        Args:
+            X: inputs [N, D].
+            n_samples: the number of samples.
+            random_state: the seed, or a NumPy random state.
+
+        Returns:
+            Samples [N, n_samples] or [N, P, n_samples].
+        """
+        samples = np.moveaxis(self._samples(X, n_samples, random_state), 0, -1)
+        return samples[:, 0] if self._flat else samples
+
+    def _shaped(self, a: Any) -> np.ndarray:
+        return np.asarray(a)[:, 0] if self._flat else np.asarray(a)
 
 
 class GPClassifier(ClassifierMixin, _AbstractGP):
@@ -242,8 +469,10 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.
         seconds: the time after which to stop training; None for no limit.
         dtype: "float64", or "float32" for speed where labels have much noise.
-        progress: whether to show a progress bar.
+        progress: whether to show progress bars; "auto" for bars in a terminal, of fits that take over five seconds.
         random_state: the seed, or a NumPy random state.
+        class_weight: a dictionary from classes to weights, or "balanced" for the inverse of their frequencies. By
+            default, all count alike.
 
     Examples:
         >>> import numpy as np
@@ -254,12 +483,32 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         ['no', 'yes']
     """
 
-    def fit(self, X: Any, y: Any) -> "GPClassifier":
+    def __init__(
+        self,
+        kernel: Any = None,
+        num_inducing: int | str = "auto",
+        likelihood: Any = None,
+        num_layers: int = 1,
+        method: str = "auto",
+        steps: int | None = None,
+        seconds: int | float | None = None,
+        dtype: str = "float64",
+        progress: bool | str = "auto",
+        random_state: Any = 0,
+        class_weight: Any = None,
+    ):
+        super().__init__(
+            kernel, num_inducing, likelihood, num_layers, method, steps, seconds, dtype, progress, random_state
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPClassifier":
         """Train the model.
 
         Args:
             X: inputs [N, D].
             y: labels [N] of any type.
+            sample_weight: weights [N]: how often each row counts. By default, once.
 
         Returns:
             The estimator itself.
@@ -269,8 +518,34 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        C = len(self.classes_)
+        return self._fit_classes(X, y, np.unique(y), sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "GPClassifier":
+        """Learn from more rows without the earlier ones, by `ig.update`; at first, train as `fit` does.
+
+        Inducing points and hyperparameters stay those of the first rows, which should cover the range of the inputs.
+        `result_` stays that of the first rows.
+
+        Args:
+            X: new inputs [N, D].
+            y: their labels [N].
+            classes: all classes, in the first call; those of the first rows by default.
+            sample_weight: weights [N]: how often each row counts. By default, once.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if y holds other classes than those of the first call.
+        """
+        first = "model_" not in vars(self)
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        if first:
+            return self._fit_classes(X, y, np.unique(y if classes is None else classes), sample_weight)
+        return self._update(X, self.encode(y), self._weight(y, sample_weight))
+
+    def _fit_classes(self, X: np.ndarray, y: np.ndarray, classes: np.ndarray, sample_weight: Any) -> "GPClassifier":
+        self.classes_, C = classes, len(classes)
         if C < 2:
             raise ValueError(f"y has {C} class; a classifier needs two or more classes.")
         likelihood = self._chosen(likelihoods.Bernoulli() if C == 2 else likelihoods.Softmax(C))
@@ -278,9 +553,17 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             raise ValueError(
                 f"likelihood is for {given or 'no'} classes, but y has {C}: {', '.join(map(str, self.classes_))}."
             )
-        return self._train(X, codes.astype(float), likelihood, self.seconds)
+        return self._train(X, self.encode(y), likelihood, self._weight(y, sample_weight), self.seconds)
 
-    def _labels(self, y: Any) -> np.ndarray:
+    def _weight(self, y: np.ndarray, sample_weight: Any) -> Any:
+        """The weights of rows and classes together."""
+        if self.class_weight is None:
+            return sample_weight
+        weight = compute_sample_weight(self.class_weight, y)
+        return weight if sample_weight is None else weight * np.asarray(sample_weight, float)
+
+    def encode(self, y: Any) -> np.ndarray:
+        """Classes as the model counts them, from 0."""
         if not (known := np.isin(y, self.classes_)).all():
             raise ValueError(f"y holds {np.asarray(y)[~known][0]!r}, which is not a class of the fit; leave it out.")
         return np.searchsorted(self.classes_, y).astype(float)
@@ -295,8 +578,9 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             Probabilities [N, C], in the order of `classes_`.
         """
         X = self._inputs(X)
-        with self._precision():
-            return np.asarray(self.model_.predict(X).probabilities, float).reshape(len(X), len(self.classes_))
+        with self.computing() as model:
+            pred: Any = model.predict(X)
+            return np.asarray(pred.probabilities, float).reshape(len(X), len(self.classes_))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable class.
@@ -309,6 +593,25 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         """
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Sample classes, jointly over the rows.
+
+        Args:
+            X: inputs [N, D].
+            n_samples: the number of samples.
+            random_state: the seed, or a NumPy random state.
+
+        Returns:
+            Samples [N, n_samples].
+        """
+        return self.classes_[self._samples(X, n_samples, random_state)[..., 0].astype(int).T]
+
+
+def _key(random_state: Any) -> Array:
+    """A random key of a seed, or of a NumPy random state."""
+    whole = isinstance(random_state, int)
+    return jax.random.key(random_state if whole else check_random_state(random_state).randint(2**31))
 
 
 def scorer(score: Callable[..., float]) -> Callable[..., float]:
@@ -331,7 +634,7 @@ def scorer(score: Callable[..., float]) -> Callable[..., float]:
 
     def scored(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         X = estimator._inputs(X)
-        with estimator._precision():
-            return -score(estimator.model_.predict(X), estimator._labels(y), weight=sample_weight)
+        with estimator.computing() as model:
+            return -score(model.predict(X), estimator.encode(y), weight=sample_weight)
 
     return scored

@@ -200,3 +200,21 @@ def test_any_state_of_an_optimiser_is_restored(tmp_path, mortal):
         fit(checkpoint=tmp_path, checkpoint_every=1)
     mortal(None)
     assert kills.digest(fit(checkpoint=tmp_path)) == kills.digest(fit())
+
+
+def test_growing_is_resumed_in_the_fit_that_was_killed(tmp_path, mortal, unchecked):
+    model = regression(kernel=ig.kernels.Matern52())
+    data = np.concatenate([X, X + 0.01]), np.concatenate([y, y])
+    grow = partial(ig.grow, model, data, progress=False)
+    expected = grow()
+    for deaths in (3, 20):
+        mortal(deaths)
+        with pytest.raises(Killed):
+            grow(checkpoint=tmp_path / "run")
+    mortal(None)
+    result = grow(checkpoint=tmp_path / "run")
+    assert kills.digest(result) == kills.digest(expected)
+    assert kills.digest(grow(checkpoint=tmp_path / "run")) == kills.digest(expected)
+    assert [folder.name.split("-on-")[0] for folder in (tmp_path / "run").iterdir()] == ["3-starts"]
+    with pytest.raises(TypeError, match="checkpoint must be the path of a folder, such as 'run/', got 3"):
+        grow(checkpoint=3)

@@ -86,7 +86,7 @@ def test_a_second_ctrl_c_does_not_wait_and_other_handlers_stay():
 
 
 def test_interrupt_before_anything_was_judged(monkeypatch):
-    module = importlib.import_module("inducing.training.gradient_steps")
+    module = importlib.import_module("inducing.training.batches")
     compiled, calls = module.compiled, []
 
     def once(*args):

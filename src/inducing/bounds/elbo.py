@@ -129,6 +129,6 @@ def check_beta(beta: Any) -> None:
     """Raise a ValueError unless `beta` is a number that is at least 0, or a traced one."""
     if isinstance(beta, jax.core.Tracer):
         return
-    plain = np.ndim(beta) == 0 and isinstance(beta, numbers.Real | jax.Array | np.ndarray)
+    plain = isinstance(beta, numbers.Real | jax.Array | np.ndarray) and np.ndim(beta) == 0
     if not plain or np.asarray(beta).dtype.kind not in "iuf" or not 0 <= float(beta) < np.inf:
         raise ValueError(f"beta must be 0 or more, got {shown(beta)}.")

@@ -10,6 +10,7 @@ from inducing.features.derivative import InducingDerivatives as InducingDerivati
 from inducing.features.eigen import EigenLaplacian as EigenLaplacian
 from inducing.features.eigen import EigenMercer as EigenMercer
 from inducing.features.eigen import EigenNumerical as EigenNumerical
+from inducing.features.eigen_geometric import EigenGeometric as EigenGeometric
 from inducing.features.fourier import Fourier as Fourier
 from inducing.features.fourier import FreeFourier as FreeFourier
 from inducing.features.frequency_vectors import BoxFourier as BoxFourier

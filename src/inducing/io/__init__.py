@@ -25,7 +25,8 @@ def save(path: str | os.PathLike, model: Any, *, notes: Any = None) -> None:
 
     Args:
         path: the file; an existing one is replaced.
-        model: an `ig.Model`, or any kernel, mean, features, prior, likelihood or layer.
+        model: an `ig.Model`, or any kernel, mean, features, prior, likelihood or layer; or an estimator of
+            `inducing.sklearn`, which `GPRegressor.load` reads.
         notes: anything that JSON can hold, to keep beside the model; `inducing.io.load_notes` reads it.
 
     Raises:
@@ -42,9 +43,9 @@ def save(path: str | os.PathLike, model: Any, *, notes: Any = None) -> None:
         ...     print(float(ig.load(path).lengthscale))
         2.0
     """
-    from inducing.io.structure import Writer
+    from inducing.io.structure import Stored, Writer
 
-    if not isinstance(model, eqx.Module):
+    if not isinstance(model, eqx.Module | Stored) or isinstance(model, type):
         raise TypeError(f"model must be an ig.Model or a part of one, got {type(model).__name__}; save result.model.")
     writer = Writer()
     structure: Any = writer.describe(model, "")
@@ -84,18 +85,19 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
         3
     """
     from inducing.io.registry import with_users
-    from inducing.io.structure import Reader
+    from inducing.io.structure import Reader, Stored
 
     path, known = as_path(path), with_users(parts)
     structure, arrays = read(path)
     reader = Reader(arrays, known)
     try:
         model = reader.build(_split(structure)[0], "")
-        if not isinstance(model, eqx.Module):
+        if not isinstance(model, eqx.Module | Stored):
             raise ValueError(f"it holds a {type(model).__name__}, not a model")
         if reader.used != set(arrays):
             raise ValueError(f"it holds arrays that no part uses: {sorted(set(arrays) - reader.used)[:3]}")
-        check(model)
+        if isinstance(model, eqx.Module):
+            check(model)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {str(error).rstrip('.')}.") from error
     return model

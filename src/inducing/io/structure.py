@@ -3,10 +3,12 @@
 Every value is a list that begins with its kind, so that tuples and lists, integers and floats, NaN and None survive:
 
     ["part", tag, {field: value}]      a module, by its fields
+    ["object", tag, value]             an object that is no module, by what its method `to_state` gave
     ["function", tag]                  a function of a fixed list, or a user's named one
     ["partial", function, args, {…}]   a function with bound arguments
     ["array", name, dtype]             a JAX array; ["numpy", name, dtype]: of NumPy; ["key", name, impl]: random keys
-    ["tuple", …], ["list", …], ["dict", {…}], ["none"], ["bool", b], ["int", "3"], ["float", hex], ["str", s]
+    ["tuple", …], ["list", …], ["dict", {…}], ["items", [key, value], …],
+    ["none"], ["bool", b], ["int", "3"], ["float", hex], ["str", s]
     ["dtype", name]
 
 An array that occurs in several places of a model is one entry, so that the places stay tied.
@@ -15,7 +17,7 @@ An array that occurs in several places of a model is one entry, so that the plac
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -28,6 +30,23 @@ from inducing.io.registry import is_named, tag_of, users_tag
 from inducing.parameters import Module
 
 DEEPEST = 100  # nested values; models have about ten
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """What `ig.save` writes although it is no module, such as an estimator: its class says how.
+
+    Only the caller of `ig.load` can name the class, in `parts`, so that a file makes no object of its own choice.
+    """
+
+    def to_state(self) -> dict[str, Any]:
+        """What to write: a dictionary of plain values, arrays and modules."""
+        ...
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Any:
+        """The object again, or a ValueError: a file may hold anything."""
+        ...
 
 
 class Writer:
@@ -78,6 +97,10 @@ def _write_module(writer: Writer, module: Any, place: str) -> list:
         if hasattr(module, field.name):  # fields may be left unset
             fields[field.name] = writer.describe(getattr(module, field.name), f"{place}.{field.name}".lstrip("."))
     return ["part", tag, fields]
+
+
+def _write_object(writer: Writer, value: Stored, place: str) -> list:
+    return ["object", users_tag(type(value)), writer.describe(value.to_state(), place)]
 
 
 def _write_function(writer: Writer, function: Callable, place: str) -> list:
@@ -138,8 +161,13 @@ _WRITERS: list[tuple[Callable[[Any], bool], Callable[[Writer, Any, str], list]]]
         lambda v: type(v) is dict and all(isinstance(k, str) for k in v),
         lambda w, v, p: ["dict", {k: w.describe(item, f"{p}.{k}") for k, item in v.items()}],
     ),
+    (
+        lambda v: type(v) is dict,
+        lambda w, v, p: ["items", *([w.describe(k, p), w.describe(item, f"{p}.{k}")] for k, item in v.items())],
+    ),
     (lambda v: isinstance(v, functools.partial), _write_partial),
     (lambda v: isinstance(v, eqx.Module), _write_module),
+    (lambda v: isinstance(v, Stored) and not isinstance(v, type), _write_object),
     (lambda v: callable(v) and (isinstance(v, _FUNCTIONS) or not isinstance(v, type)), _write_function),
 ]
 
@@ -249,6 +277,22 @@ def _read_module(reader: Reader, rest: list, where: str, depth: int) -> Any:
     return module
 
 
+def _read_object(reader: Reader, rest: list, where: str, depth: int) -> Any:
+    tag, state = rest
+    name = str(tag).removeprefix("user:")
+    if tag not in reader.parts:
+        raise ValueError(f"it holds a {name}; load it by {name}.load, or pass ig.load(path, parts=[{name}])")
+    cls = reader.parts[tag]
+    if not isinstance(cls, type) or not isinstance(cls, Stored):
+        raise ValueError(f"{where} names {tag!r}, which is no class of objects that can be stored")
+    with jax.enable_x64(True):  # every array has its own dtype, whatever the flag says
+        return cls.from_state(reader.build(state, where, depth))
+
+
+def _read_items(reader: Reader, rest: list, where: str, depth: int) -> dict:
+    return {reader.build(k, where, depth): reader.build(v, where, depth) for k, v in rest}
+
+
 def _has_default(field: dataclasses.Field) -> bool:
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
@@ -317,6 +361,8 @@ _READERS: dict[str, tuple[int | None, Callable[[Reader, list, str, int], Any]]] 
     "tuple": (None, lambda r, v, w, d: tuple(r.build(item, f"{w}[{i}]", d) for i, item in enumerate(v))),
     "list": (None, lambda r, v, w, d: [r.build(item, f"{w}[{i}]", d) for i, item in enumerate(v)]),
     "dict": (1, lambda r, v, w, d: {k: r.build(item, f"{w}.{k}", d) for k, item in v[0].items()}),
+    "items": (None, lambda r, v, w, d: _read_items(r, v, w, d)),
+    "object": (2, lambda r, v, w, d: _read_object(r, v, w, d)),
     "array": (2, lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=True)),
     "numpy": (2, lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=False)),
     "key": (2, lambda r, v, w, d: _read_key(r, v, w)),

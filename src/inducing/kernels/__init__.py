@@ -19,6 +19,7 @@ from inducing.kernels.forms import GaussianForm as GaussianForm
 from inducing.kernels.forms import LaplacianBasis as LaplacianBasis
 from inducing.kernels.forms import MaternForm as MaternForm
 from inducing.kernels.forms import PsiStatistics as PsiStatistics
+from inducing.kernels.geometric import Geometric as Geometric
 from inducing.kernels.hilbert_space import HilbertSpace as HilbertSpace
 from inducing.kernels.periodic import Cosine as Cosine
 from inducing.kernels.periodic import Periodic as Periodic

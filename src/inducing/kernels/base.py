@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from inducing.data import check_resolution
 from inducing.declared import shown
-from inducing.kernels.forms import GaussianForm, LaplacianBasis, MaternForm, PsiStatistics
+from inducing.kernels.forms import Expansion, GaussianForm, LaplacianBasis, MaternForm, PsiStatistics
 from inducing.parameters import Module, Start, as_numbers, question
 
 Points = Num[Array | np.ndarray, "..."]  # [N, D]; `as_points` checks the shape and tells users how to correct it
@@ -270,6 +270,11 @@ class AbstractKernel(Module):
     @question
     def laplacian_basis(self) -> LaplacianBasis | None:
         """The expansion of the kernel in Laplacian eigenfunctions on a box, if it has one; by default None."""
+        return None
+
+    @question
+    def eigen_expansion(self) -> Expansion | None:
+        """The expansion of the kernel in orthonormal functions on its space, if it has one; by default None."""
         return None
 
     @question

@@ -73,6 +73,27 @@ class LaplacianBasis(NamedTuple):
     dtype: Any
 
 
+class Expansion(NamedTuple):
+    """The kernel is a finite sum over functions that are orthonormal under a distribution of points.
+
+        k(x, y) = Σ_j s_j φ_j(x) φ_j(y)
+
+    Args:
+        variances: s [J].
+        functions: φ as a function of points [N, D], with values [N, J].
+        points: points at which the functions are linearly independent.
+
+    Examples:
+        >>> import inducing as ig
+        >>> ig.kernels.Matern32().eigen_expansion() is None
+        True
+    """
+
+    variances: Float[Array, " J"]
+    functions: Callable[[Float[Array, "N D"]], Float[Array, "N J"]]
+    points: Float[Array, "n D"]
+
+
 class PsiStatistics(NamedTuple):
     """Expectations of a kernel at Gaussian inputs h_n ~ q(h_n), the ψ-statistics of Titsias and Lawrence (2010).
 

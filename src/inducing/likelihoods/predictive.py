@@ -194,7 +194,7 @@ class Predictive(eqx.Module):
         key = as_key(key)
         refuse_variances_alone(self.correlated, "predict")
         latent, label = jax.random.split(key)
-        shape = as_shape(shape, self.latent_mean[0])
+        shape = as_shape(shape, self.latent_mean.reshape(-1, *self.latent_mean.shape[-2:])[0])
         f = _latents(self, latent, shape) if self.source is None else self.source(latent, shape)
         return labels_given(self.likelihood, f, self.index, label)
 

@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import compiled
-from inducing.checks import check_counts, check_model
+from inducing.checks import check_counts, check_model, of_held_models
 from inducing.likelihoods.predictive import Predictive
 from inducing.report.predictions import grid_of
 from inducing.report.style import ORANGE, axes_or_new, inducing_inputs, with_inputs
 
 
+@of_held_models
 def plot_density(
     model: Any,
     data: Any = None,
@@ -31,7 +32,7 @@ def plot_density(
     Use it where `plot_posterior`, which shows a mean and a band, would hide that there are several modes.
 
     Args:
-        model: the model.
+        model: the model, or an estimator.
         data: data whose range to show, an `ig.Data` or a pair (X, y).
         X: the inputs at which to evaluate. By default, the range of the data and a little more.
         Y: the labels at which to evaluate. By default, the range of the data and a little more, or of the predictions.

@@ -16,7 +16,7 @@ from inducing.model import Model
 from inducing.report import figures as draw
 from inducing.report.columns import as_columns
 from inducing.report.contents import Column, Contents, Target
-from inducing.report.effects import Effect, effect_at, grid
+from inducing.report.effects import FEW, Effect, effect_at, grid
 from inducing.report.measures import Judged, Measure, below, coverage, judged, measures_of
 from inducing.report.page import escaped, figure, page, plain, table
 from inducing.report.relevance import relevance
@@ -143,9 +143,10 @@ class _Report:
         pred: Any = c.model.predict(c.X) if c.predictions is None else c.predictions
         self.pred: Predictive = pred
         self.judged = [judged(c, pred, p) if np.isfinite(c.y[:, p]).any() else None for p in range(c.y.shape[1])]
-        self.far = far_rows(c)
         spread = np.linspace(0, len(c.X) - 1, min(len(c.X), MOST_ROWS)).astype(int)
         self.plotted = np.unique(spread)
+        self.far = np.zeros(len(c.X), bool)
+        self.far[self.plotted] = far_rows(c, self.plotted)
         self.figures: list[list[dict[str, Any]]] = []
         self.heads: list[list[str]] = [[] for _ in self.judged]
         groups = {column.name: column.inputs for column in c.columns}
@@ -225,8 +226,8 @@ class _Report:
         found = [str(warning) for warning in c.warnings]
         if self.far.any():
             found.append(
-                f"{self.far.sum():,} of {len(c.X):,} rows lie far from the training data: the model knows less than "
-                "half as much there as at typical training rows. Their predictions are extrapolations."
+                f"{self.far.sum():,} of {len(self.plotted):,} rows lie far from the training data: the model knows "
+                "less than half as much there as at typical training rows. Their predictions are extrapolations."
             )
         for p, own in enumerate(self.judged):
             name = c.targets[p].name
@@ -339,7 +340,8 @@ class _Report:
         chosen = [g for g in found.order[:MOST_EFFECTS] if found.total[g].max() > LEAST]
         effects = []
         for g in chosen:
-            curve = self.effect(c.columns[g])
+            if (curve := self.effect(c.columns[g])) is None:
+                continue
             for p, target in enumerate(c.targets):
                 if found.total[g, p] > LEAST:
                     effects.append(self.add(draw.effect(curve, p, target.name, target.classes)))
@@ -349,10 +351,14 @@ class _Report:
         )
         return _grid(made) + f"<h3>Effects of the most relevant columns</h3><p>{text}</p>" + _grid(effects)
 
-    def effect(self, column: Column) -> Effect:
+    def effect(self, column: Column) -> Effect | None:
         """The effect of a column, at values that occur often enough to say something about."""
         c, own, values = self.contents, list(column.inputs), _for_effects(column.values)
         common = _frequent(values)
+        if len(common) == 0:  # each value stands for a few rows
+            if not self.rows:
+                return None
+            common = np.arange(len(values))
         where, settings = grid(values[common], c.X[common][:, own], 20)
         return effect_at(c.model, c.X, column.name, own, where, settings)
 
@@ -384,8 +390,8 @@ class _Report:
         return table(["", ""], rows, "How to make this report again", "facts") if rows else ""
 
 
-def far_rows(contents: Contents) -> np.ndarray:
-    """Which rows are far from the training data [N].
+def far_rows(contents: Contents, rows: np.ndarray) -> np.ndarray:
+    """Which of some rows are far from the training data.
 
     A row is far if the training data tell less than half as much about f there as about a typical training row, where
     what they tell is 1 − Var[f | data] / Var[f]. Without training rows the inducing inputs stand for them. Only models
@@ -393,11 +399,12 @@ def far_rows(contents: Contents) -> np.ndarray:
 
     Args:
         contents: what the report shows.
+        rows: the numbers of the rows [n].
 
     Returns:
-        Truth values [N].
+        Truth values [n].
     """
-    model, none = contents.model, np.zeros(len(contents.X), bool)
+    model, none = contents.model, np.zeros(len(rows), bool)
     if len(model.layers) > 1 or model.layers[0].as_sparse_gp() is None:
         return none
     near = model.layers[0].inducing_inputs if contents.training is None else contents.training[0]
@@ -410,7 +417,7 @@ def far_rows(contents: Contents) -> np.ndarray:
         left = np.asarray(model.posterior(X).variance, float) / np.asarray(prior.posterior(X).variance, float)
         return 1 - left.mean(axis=1)
 
-    return known(contents.X) < FAR * np.median(known(near))
+    return known(contents.X[rows]) < FAR * np.median(known(near))
 
 
 def _facts(c: Contents) -> dict[str, str]:
@@ -433,13 +440,12 @@ def _facts(c: Contents) -> dict[str, str]:
 
 
 def _frequent(values: np.ndarray) -> np.ndarray:
-    """The rows whose value, of text, occurs often enough to say something about."""
+    """The rows whose value occurs often enough to say something about, of text and of few different numbers."""
     values = np.asarray(values)
-    if values.dtype.kind in "fiubM":
+    if values.dtype.kind in "fiub" and len(np.unique(values[np.isfinite(values)])) > FEW:
         return np.arange(len(values))
     _, inverse, count = np.unique(values.astype(str), return_inverse=True, return_counts=True)
-    common = np.flatnonzero(count[inverse] >= draw.FEWEST)
-    return common if len(common) else np.arange(len(values))
+    return np.flatnonzero(count[inverse] >= draw.FEWEST)
 
 
 def _for_effects(values: np.ndarray) -> np.ndarray:

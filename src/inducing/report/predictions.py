@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from inducing.checks import check_model
+from inducing.checks import check_model, of_held_models
 from inducing.data import as_inputs
 from inducing.parameters import as_key
 from inducing.report.style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
@@ -14,6 +14,7 @@ from inducing.report.style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, indu
 SAMPLES = 500  # of models that are sampled: with fewer, lines are rough by chance
 
 
+@of_held_models
 def plot_posterior(
     model: Any,
     data: Any = None,
@@ -32,7 +33,7 @@ def plot_posterior(
     the bottom are the inducing inputs.
 
     Args:
-        model: the model.
+        model: the model, or an estimator.
         data: the data to show, an `ig.Data` or a pair (X, y).
         X: the inputs at which to evaluate. By default, the range of the data and a little more.
         output: the number of the output to show.
@@ -119,6 +120,7 @@ def _dots(number: int) -> dict[str, float]:
     return {"s": 16.0, "alpha": 0.85} if number <= 300 else {"s": 6.0, "alpha": 0.35}
 
 
+@of_held_models
 def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: Any = None) -> Any:
     """Plot the map of a classifier with two-dimensional inputs.
 

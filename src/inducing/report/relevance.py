@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from inducing._xla import compiled, in_blocks, limited_threads
-from inducing.checks import check_counts, check_model, checked_inputs
+from inducing.checks import check_counts, check_model, checked_inputs, of_held_models
 from inducing.inference.blocks import cache_of
 from inducing.layers.base import AbstractLayer
 from inducing.model import Model
@@ -78,6 +78,7 @@ class Relevance(NamedTuple):
         return str(self)
 
 
+@of_held_models
 def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: int = 0) -> Relevance:
     """How much each column of the inputs matters: the Sobol indices of the mean prediction.
 
@@ -102,7 +103,7 @@ def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: i
     columns. Where inner layers are sampled, all predictions use the same samples.
 
     Args:
-        model: an `ig.Model` with inputs.
+        model: an `ig.Model` with inputs, or an estimator.
         X: inputs [N, D], such as those of the training data.
         names: a name for each column of X, or a mapping from names to numbers of columns, such as
             `{"size": 0, "colour": (1, 2)}`, where one column of a table has become several inputs. Those move together.

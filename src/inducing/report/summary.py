@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from inducing.checks import of_held_models
 from inducing.data import as_data
 from inducing.parameters import FIXED, LOWER_TRIANGULAR, Constraint, parameters
 from inducing.report.relevance import Relevance, relevance
@@ -46,13 +47,14 @@ class Summary(NamedTuple):
         return str(self)
 
 
+@of_held_models
 def summary(module: Any, data: Any = None, names: Any = None) -> Summary:
     """Summarise the parameters of a model, or of any part of one, in a table.
 
     An array that stands in several places, because a module is used twice, trains once and is marked as tied.
 
     Args:
-        module: an `ig.Model`, or any part of one.
+        module: an `ig.Model`, any part of one, or an estimator.
         data: data with inputs, an `ig.Data` or a pair (X, y), to say how much each column of them matters for the
             predictions of a model: see `ig.report.relevance`.
         names: the names of the columns, as for `ig.report.relevance`.

@@ -106,26 +106,26 @@ class Replayed(AbstractSource):
             yield rows
 
     def _rows(self, batch: Any, first: int) -> Rows:
-        index = weight = None
-        if isinstance(batch, Data):
-            x, y, weight = (None if a is None else np.asarray(a) for a in (batch.x, batch.y, batch.weight))
-        elif isinstance(batch, tuple) and len(batch) == 2:
-            x, y = (None if a is None else np.asarray(a) for a in batch)
-        elif isinstance(batch, Mapping) and self._names[1]:
-            x, y = (
-                np.stack([np.asarray(batch[n], float) for n in names], axis=1) if names else None
-                for names in self._names
-            )
-            index, weight = (None if n is None else np.asarray(batch[n]) for n in self._others)
-        else:
-            raise TypeError(
-                "a batch must be a tuple (x, y), an ig.Data, or with x= and y= a mapping of columns; got "
-                f"{type(batch).__name__}."
-            )
-        if y is None or y.dtype.kind not in "iufb" or (x is not None and x.dtype.kind not in "iufb"):
+        x, y, index, weight = (None if a is None else np.asarray(a) for a in self._parts(batch))
+        if y is None or any(a.dtype.kind not in "iufb" for a in (x, y) if a is not None):
             raise TypeError("a batch must hold labels y, and numbers in x and y.")
         index = np.arange(first, first + len(y)) if index is None else whole(index, "index")
         return Rows(None if x is None else columns(x), columns(y), index, weight)
+
+    def _parts(self, batch: Any) -> tuple[Any, Any, Any, Any]:
+        """Inputs, labels, index and weight of a batch; None where there are none."""
+        if isinstance(batch, Data):
+            return batch.x, batch.y, None, batch.weight
+        if isinstance(batch, tuple) and len(batch) == 2:
+            return *batch, None, None
+        if isinstance(batch, Mapping) and self._names[1]:
+            x, y = (np.stack([np.asarray(batch[n], float) for n in ns], axis=1) if ns else None for ns in self._names)
+            index, weight = (None if n is None else batch[n] for n in self._others)
+            return x, y, index, weight
+        raise TypeError(
+            "a batch must be a tuple (x, y), an ig.Data, or with x= and y= a mapping of columns; got "
+            f"{type(batch).__name__}."
+        )
 
     def __repr__(self) -> str:
         return f"batches of {self._N} rows in all"

@@ -235,30 +235,42 @@ def _source(
 ) -> AbstractSource:
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
-        if not names[1] or not all(isinstance(name, str) for name in (*names[0], *names[1])):
-            raise ValueError("files need the names of their columns: x=['a', 'b'], y='price'.")
-        fs, files = files_of([os.fspath(path) for path in paths], filesystem)
-        return Tables(files, fs, Columns(*names, *others))
+        return _of_files([os.fspath(path) for path in paths], names, others, filesystem)
     if isinstance(source, np.ndarray):
-        if source.ndim != 2 or not names[1]:
-            raise ValueError("an array must be [N, columns], with the numbers of its columns: x=[0, 1], y=2.")
-        x, y, *rest = ([*names[0]] or None, names[1], *others)
-        return Arrays(
-            *(None if columns is None else _Selected(source, columns) for columns in (x, y)), *_vectors(source, rest)
-        )
+        return _of_matrix(source, names, others)
     if isinstance(source, tuple) and len(source) == 2:
         return Arrays(*(None if a is None else a if isinstance(a, np.ndarray) else np.asarray(a) for a in source))
-    begin: Callable[[], Iterable[Any]] | None = source if callable(source) else None
-    if begin is None and isinstance(source, Iterable) and iter(source) is not source:
-        begin = lambda: source  # noqa: E731
-    if begin is None:
-        raise TypeError(
-            "source must be paths, arrays (X, y), or batches that can be repeated (an iterable, or a function that "
-            f"returns an iterator), got {type(source).__name__}."
-        )
+    begin = _beginning(source)
     if num_data is None or num_data < 1:
         raise ValueError(f"a source of batches needs num_data, the number of its rows, got {num_data!r}.")
     return Replayed(begin, int(num_data), names, others)
+
+
+def _of_files(paths: list[str], names: tuple[list, list], others: tuple[Any, Any], filesystem: Any) -> AbstractSource:
+    if not names[1] or not all(isinstance(name, str) for name in (*names[0], *names[1])):
+        raise ValueError("files need the names of their columns: x=['a', 'b'], y='price'.")
+    fs, files = files_of(paths, filesystem)
+    return Tables(files, fs, Columns(*names, *others))
+
+
+def _of_matrix(source: np.ndarray, names: tuple[list, list], others: tuple[Any, Any]) -> AbstractSource:
+    if source.ndim != 2 or not names[1]:
+        raise ValueError("an array must be [N, columns], with the numbers of its columns: x=[0, 1], y=2.")
+    x = _Selected(source, names[0]) if names[0] else None
+    rest = [None if column is None else source[:, column] for column in others]
+    return Arrays(x, _Selected(source, names[1]), *rest)
+
+
+def _beginning(source: Any) -> Callable[[], Iterable[Any]]:
+    """A function that begins batches anew."""
+    if callable(source):
+        return source
+    if isinstance(source, Iterable) and iter(source) is not source:
+        return lambda: source
+    raise TypeError(
+        "source must be paths, arrays (X, y), or batches that can be repeated (an iterable, or a function that "
+        f"returns an iterator), got {type(source).__name__}."
+    )
 
 
 class _Selected:
@@ -275,7 +287,3 @@ class _Selected:
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         return self._array[rows][:, self._columns]
-
-
-def _vectors(source: np.ndarray, columns: list[Any]) -> list[Any]:
-    return [None if column is None else source[:, column] for column in columns]

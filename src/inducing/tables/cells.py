@@ -53,15 +53,20 @@ def _number(text: str, decimal: str) -> tuple[float, str] | None:
     match = _NUMBER.fullmatch(text)
     if match is None or bool(match["open"]) != bool(match["close"]) or (match["before"] and match["after"]):
         return None
-    digits, mark = match["digits"], match["mark"]
-    other = "," if decimal == "." else "."
+    digits = _digits(match["digits"], match["mark"], decimal)
+    if digits is None:
+        return None
+    value = float(digits + (match["power"] or ""))
+    negative = match["open"] or any(sign in ("-", "−") for sign in (match["sign"], match["sign2"]))
+    return (-value if negative else value), (match["before"] or match["after"] or "").strip()
+
+
+def _digits(digits: str, mark: str | None, decimal: str) -> str | None:
+    """Digits with a decimal point and without marks of thousands; None if they do not fit the decimal sign."""
     if mark is not None and mark != decimal:
         digits = digits.replace(mark, "")
-    if other in digits or digits.count(decimal) > 1:
-        return None
-    negative = match["open"] or any(s in ("-", "−") for s in (match["sign"], match["sign2"]))
-    value = float(digits.replace(decimal, ".") + (match["power"] or ""))
-    return (-value if negative else value), (match["before"] or match["after"] or "").strip()
+    other = "," if decimal == "." else "."
+    return None if other in digits or digits.count(decimal) > 1 else digits.replace(decimal, ".")
 
 
 def as_days(texts: Sequence[str], date_format: str) -> np.ndarray:

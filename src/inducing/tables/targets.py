@@ -206,15 +206,16 @@ def decide_target(name: str, cells: pa.Array, likelihood: str | None = None, dec
 
 
 def _kind_of_numbers(y: np.ndarray) -> tuple[str, str]:
-    different = np.unique(y)
-    whole = bool((y == np.round(y)).all())
-    if whole and different[0] >= 1 and different[-1] <= GRADES and np.ptp(different) == len(different) - 1:
-        return "grades", f"whole numbers from {different[0]:g} to {different[-1]:g}"
-    if whole and different[0] >= 0 and np.median(y) <= FEW and different[0] <= 3:
-        return "count", "whole numbers from 0 on, most of them small"
-    if not whole and different[0] > 0 and different[-1] < 1:
+    least, most = y.min(), y.max()
+    if (y == np.round(y)).all():
+        num = len(np.unique(y))
+        if least >= 1 and most <= GRADES and most - least == num - 1:
+            return "grades", f"whole numbers from {least:g} to {most:g}"
+        if 0 <= least <= 3 and np.median(y) <= FEW:
+            return "count", "whole numbers from 0 on, most of them small"
+    elif least > 0 and most < 1:
         return "share", "numbers between 0 and 1"
-    if different[0] > 0 and different[-1] > WIDE * different[0]:
+    if least > 0 and most > WIDE * least:
         plain, logs = abs(_skewness(y)), abs(_skewness(np.log(y)))
         if plain > SKEWED and logs < 0.5 * plain:
             return "positive", f"positive and skewed: skewness {plain:.2g}, of logarithms {logs:.2g}"

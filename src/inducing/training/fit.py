@@ -171,7 +171,8 @@ def fit(
             then begins, and all ends with it.
         callback: a function that receives `progress`, with `progress.step`, `.bound`, `.seconds` and `.model`, whenever
             parameters are judged. If it returns True, training stops.
-        progress: whether to show a progress bar, labelled with the method; a string is used as its label.
+        progress: whether to show a progress bar, labelled with the method; "auto" for one in a terminal, of fits that
+            take over five seconds. Another string is used as its label.
         key: a JAX random key (default: key 0). The same key gives the same result.
         checkpoint: a folder for all that is needed to resume the fit. It is made if there is none.
         checkpoint_every: the number of steps (of L-BFGS: values of the objective) between two checkpoints, rounded up
@@ -364,7 +365,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
 
     look, clock, checkpoint = watcher
     number = int(seed[1])
-    deadline = np.inf if given.seconds is None else given.seconds * min(1.0, (number + 1) / given.starts)
+    deadline = _deadline(given, number)
     agreement = Agreement(look, lambda: clock.now() >= deadline)
     passes = Pass(given.stream, data, agreement) if given.stream is not None and plan.method == "collapsed" else None
 
@@ -377,23 +378,39 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
         return float(compiled(_held_out_score)(problem, free, score, given.num_data, held, seed, *optimal))
 
     if not parts.free:
-        whole = plan.batch_size is None or given.stream is not None
-        rows = data if whole else data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
-        bound = compiled(_value)(model, plan.objective, rows, seed, given.num_data) if held is None else held_out([])
         history = History(np.zeros(0, int), np.zeros(0), np.zeros(0))
-        return Outcome(problem, [], history, float(bound), "nothing to train", 0)
+        bound = _bound_at(job, model, seed) if held is None else held_out([])
+        return Outcome(problem, [], history, bound, "nothing to train", 0)
     if checkpoint is not None and (done := checkpoint.begin(number, problem)) is not None:
         return done
     score = None if held is None else held_out
-    may_level = plan.objective.is_in_nats and given.patience is None and given.optimiser is None
-    nats = given.num_data if may_level else None
     progress = given.progress if process()[0] == 0 else False
+    nats = _nats_that_level(given, plan)
     watch = Watch(progress, given.callback, given.patience, agreement, build, score, clock, deadline, nats)
     run = Run(given, plan, model, problem, seed, watch, checkpoint, passes)
     outcome = climb(run) if plan.method in LBFGS else take_steps(run)
     if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can go on later
         checkpoint.end(outcome)
     return outcome
+
+
+def _deadline(given: Arguments, number: int) -> float:
+    """The seconds at which a start ends: all starts have equal shares."""
+    return np.inf if given.seconds is None else given.seconds * min(1.0, (number + 1) / given.starts)
+
+
+def _nats_that_level(given: Arguments, plan: Plan) -> int | None:
+    """The number of data over which the plateau rule averages; None if the rule does not apply."""
+    applies = plan.objective.is_in_nats and given.patience is None and given.optimiser is None
+    return given.num_data if applies else None
+
+
+def _bound_at(job: _Job, model: Model, seed: Seed) -> float:
+    """The objective of a model of which nothing trains; of many rows, on one minibatch."""
+    given, plan, data = job.given, job.plan, job.given.data
+    if plan.batch_size is not None and given.stream is None:
+        data = data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
+    return float(compiled(_value)(model, plan.objective, data, seed, given.num_data))
 
 
 def _value(model: Model, objective: Target, data: Data, seed: Seed, num_data: int) -> Array:

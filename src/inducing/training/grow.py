@@ -1,6 +1,8 @@
 """`grow`: train a sparse GP with as many inducing points as the data need."""
 
+import os
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -57,10 +59,18 @@ class Job(NamedTuple):
     timer: Timer
     progress: bool | str
     key: Array
+    folder: Path | None = None
 
     def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
         shown = label if self.progress is True else self.progress
-        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, **options)
+        own = None if self.folder is None else self.folder / label.replace(" ", "-")
+        return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, checkpoint=own, **options)
+
+
+def _folder(checkpoint: Any) -> Path | None:
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        raise TypeError(f"checkpoint must be the path of a folder, such as 'run/', got {checkpoint!r}.")
+    return None if checkpoint is None else Path(checkpoint)
 
 
 def grow(
@@ -72,6 +82,7 @@ def grow(
     seconds: int | float | None = None,
     progress: bool | str = True,
     key: Array | None = None,
+    checkpoint: str | os.PathLike | None = None,
 ) -> FitResult:
     """Train a model of one sparse GP with as many inducing points as the data need.
 
@@ -95,6 +106,9 @@ def grow(
         seconds: the time after which to stop, compilation included; None for no limit.
         progress: whether to show progress bars.
         key: a JAX random key (default: key 0). The same key gives the same result, if the time is not limited.
+        checkpoint: a folder for what is needed to resume after a kill: one folder in it for each fit, as for `ig.fit`.
+            The same call then goes on in the fit that was not finished, and gives the same result. With `seconds`, that
+            fit has the seconds of the new call.
 
     Returns:
         The `FitResult` of the best model. Its message says how the model grew.
@@ -115,7 +129,7 @@ def grow(
     data = checked_data(model, data, every_output=True)
     layer = _sparse_gp(model)
     most = at_least_one("most", most)
-    job = Job(data, Timer(seconds), progress, as_key(key))
+    job = Job(data, Timer(seconds), progress, as_key(key), _folder(checkpoint))
     if conjugate_layer(model) is None or layer.prior.num_sites > 1:
         return _grown(job, model, _other_sizes(job, layer, most), gain, {})
     search = _search(job, model)
@@ -215,7 +229,7 @@ def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
             result = job.fit(with_points(search.model, one), rows, "exact", initialise=False, **options)
         except FloatingPointError:  # a few rows without repeated inputs may lead to a noise variance of zero
             what += "; not started from few rows, whose noise is too small for all"
-            result = job.fit(with_points(model, one), job.data, "exact", **options)
+            result = job.fit(with_points(model, one), job.data, "exact once more", **options)
     trained = compiled(optimal_q)(with_points(result.model, Z), job.data)
     return result._replace(model=trained, message=f"{what}; {result.message}")
 

@@ -13,6 +13,7 @@ from inducing.training.problem import Problem
 
 STOPPED = "the callback asked to stop"
 TIME = "the time is up"
+LATE = 5.0  # seconds after which a bar is shown, if it is shown only for fits that take long
 LOOK = 10  # the fewest steps between two looks at whether the bound has levelled off
 LEVELLED = "levelled off"
 AT_START = (
@@ -153,8 +154,8 @@ class Monitor:
         self.seen, self.smoothed = 0, np.nan
         self.best_score, self.best, self.best_step, self.outdated = -np.inf, None, 0, False
         self.started = self.clock.now()
-        shown = watch.progress if isinstance(watch.progress, str) else label
-        self.bar = _bar(total, shown) if watch.progress else None
+        shown = watch.progress if isinstance(watch.progress, str) and watch.progress != "auto" else label
+        self.bar = _bar(total, shown, watch.progress) if watch.progress else None
 
     def record(self, values: np.ndarray) -> None:
         """Add the objective of some steps."""
@@ -253,7 +254,8 @@ class Monitor:
         return History(np.arange(len(bounds)), bounds, np.concatenate([*self.times, np.zeros(0)]))
 
 
-def _bar(total: int, label: str) -> Any:
+def _bar(total: int, label: str, when: bool | str) -> Any:
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=label, unit="step", dynamic_ncols=True, mininterval=0.2)
+    late = {"delay": LATE, "disable": None} if when == "auto" else {}  # disable=None: where there is no terminal
+    return tqdm(total=total, desc=label, unit="step", dynamic_ncols=True, mininterval=0.2, **late)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from inducing._xla import own_array
-from inducing.data import Data
+from inducing.data import Data, as_often_as_they_count
 from inducing.model import Model
 from inducing.parameters import LOWER_TRIANGULAR, ORDERED, REAL, Constraint, Partition
 
@@ -53,8 +53,9 @@ def make_problem(model: Model, partition: Partition, data: Data) -> Problem:
     where = free_positions(model, partition)
     q = {id(leaf) for layer in model.layers for leaf in jax.tree.leaves(layer.gaussians())}
     units: list[tuple[Array, Array] | None] = [None] * len(partition.free)
+    x = as_often_as_they_count(data).x
     for i, layer in enumerate(model.layers):
-        for leaf, unit in layer.units(data.x if i == 0 else None):
+        for leaf, unit in layer.units(x if i == 0 else None):
             if id(leaf) in where:
                 j = where[id(leaf)]
                 start, constraint = np.asarray(partition.free[j]), partition.constraints[j]

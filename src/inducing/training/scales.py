@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from inducing._xla import own_array
 from inducing.checks import checked_data
-from inducing.data import Data
+from inducing.data import Data, as_often_as_they_count
 from inducing.layers.base import stack_width, start_stack
 from inducing.model import Model
 from inducing.parameters import Start
@@ -111,7 +111,7 @@ def _rescaled(model: Model, data: Data, wanted: Callable[[Start], bool]) -> tupl
     First what follows from the inputs, because the variance of some priors depends on it; then what follows from the
     labels, which may change the same arrays again.
     """
-    before = jtu.tree_leaves(model)
+    data, before = as_often_as_they_count(data), jtu.tree_leaves(model)
     chosen = {id(start.leaf): start.value for start in _from_inputs(model, data) if wanted(start)}
     model = _replace(model, chosen) if chosen else model
     changed = {id(new) for new, old in zip(jtu.tree_leaves(model), before, strict=True) if new is not old}

@@ -187,7 +187,7 @@ def _climbed(model: Model, data: Data) -> Model:
         gain = float(value - bound)
         if gain > -TOLERANCE * abs(float(bound)):
             model, bound = trial, value
-            if gain < TOLERANCE * abs(float(bound)) + TOLERANCE:
+            if gain < gamma * (TOLERANCE * abs(float(bound)) + TOLERANCE):  # a short step gains little anyway
                 break
             gamma = min(1.0, 2 * gamma)
         else:  # the bound fell, or is NaN
