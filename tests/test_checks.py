@@ -247,7 +247,7 @@ WRONG = {
     "a step of a vector": (lambda: ig.natural_gradient_step(MODEL, (X, Y), X), "gamma must be one number"),
     "too many classes": (lambda: L.Softmax(2**53), "num_classes must be a whole number from 2 to 2147483647"),
     "too many frequencies": (lambda: ig.features.Fourier(-1.0, 1.0, 2**53), "Fourier.num must be at most 2147483647"),
-    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "so many samples.* take fewer at once"),
+    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "so many samples.* take fewer at a time"),
     "too many rows": (
         lambda: MODEL.posterior(np.zeros((2_000_000, 1)), full_cov=True), "covariance of all values.* GB"
     ),
