@@ -38,9 +38,7 @@ def as_shape(shape: Any, each: Array) -> tuple[int, ...]:
     sizes = tuple(as_whole(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
     if not all(isinstance(n, int) and n >= 0 for n in sizes):
         raise ValueError(f"shape must be a number of samples or a tuple of such numbers, got {shape!r}.")
-    check_memory(
-        "so many samples and what they are made of", (4, *sizes, *each.shape), each.dtype, "take fewer at a time"
-    )
+    check_memory("drawing so many samples", (4, *sizes, *each.shape), each.dtype, "take fewer at a time")
     return sizes
 
 
