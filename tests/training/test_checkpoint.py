@@ -121,7 +121,7 @@ def test_a_process_that_was_ended_is_resumed_in_another(how, tmp_path):
 
 def test_by_default_writing_takes_less_than_a_hundredth_of_the_time(tmp_path, monkeypatch):
     """Slow writes become rare: here a step takes half a second, and a write three."""
-    time_is, writing = [0.0], [0.0]
+    time_is, writing, point = [0.0], [0.0], jax.numpy.zeros(3)
 
     def slow(*args):
         time_is[0] += 3.0
@@ -132,7 +132,7 @@ def test_by_default_writing_takes_less_than_a_hundredth_of_the_time(tmp_path, mo
     checkpoint = module.Checkpoint(tmp_path, None, Clock())
     for _ in range(20_000):
         time_is[0] += 0.5
-        checkpoint.numbers([y], lambda: y)
+        checkpoint.numbers([point], lambda: y)
     checkpoint.write()
     assert 3 * 3.0 <= writing[0] < 0.01 * time_is[0]
 
