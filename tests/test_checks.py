@@ -283,9 +283,24 @@ WRONG = {
         lambda: ig.priors.Independent(SE, num=2**53), "num must be at most 2147483647, got 90071992"
     ),
     "too many draws": (lambda: ig.elbo(MODEL, (X, Y), samples=2**53), "samples must be at most 2147483647, got 9007"),
+    "a link with negative values": (
+        lambda: L.HeteroscedasticGaussian(jnp.tanh), "link must be a function with positive values, got -0.76"
+    ),
+    "a degree beyond all numbers": (lambda: ig.kernels.Polynomial(2**53), "degree must be a whole number from 1 to"),
+    "a label beyond its square": (lambda: MODEL.predict(X[:1]).log_prob([1e308]), r"y has 1e\+308, whose square is"),
+    "keys for an index": (lambda: ig.Data(X, index=jax.random.split(KEY, 4)), "index must hold whole numbers.* got an arr"),
+    "keys for columns": (lambda: ig.features.InducingDerivatives(X[:2], KEY), "dims must hold columns"),
+    "columns without a variance": (
+        lambda: ig.deep_gp(np.full((4, 1), 1e308), L.Gaussian(), num_inducing=2), "X has a column whose variance"
+    ),
+    "a huge mean": (lambda: ig.GP(SE, 10**400), "mean: Constant.value must be numbers, got a number too large"),
+    "a huge box": (lambda: ig.kernels.HilbertSpace(SE, 10**400, 3), "box must be pairs of numbers"),
+    "ragged numbers": (lambda: ig.kernels.HilbertSpace(SE, [(0, 1)], [[1.0], [1.0, 2.0]]), "num must be a whole"),
+    "a number for latents": (lambda: ig.priors.LMC([[1.0]], jnp.asarray(1.0)), "latents"),
+    "steps in lists": (lambda: ig.fit(MODEL, (X, Y), steps=[[1.0], [1.0, 2.0]]), "steps must be a whole number"),
     "too many classes": (lambda: L.Softmax(2**53), "num_classes must be a whole number from 2 to 2147483647"),
     "too many frequencies": (lambda: ig.features.Fourier(-1.0, 1.0, 2**53), "Fourier.num must be at most 2147483647"),
-    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "so many samples.* take fewer at a time"),
+    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "shape must hold .* take fewer samples at"),
     "too many rows": (
         lambda: MODEL.posterior(np.zeros((2_000_000, 1)), full_cov=True), "covariance of all values.* GB"
     ),
@@ -315,7 +330,9 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_allocated(monkeyp
         MODEL.posterior(np.zeros((200_000, 1)), full_cov=True)
     six = np.linspace(-1.0, 1.0, 6)[:, None]
     for predicted in (MODEL.predict(six), MODEL.posterior(six)):
-        with pytest.raises(ValueError, match=r"2147483648, 6, 1\] needs \d+ GB, more than the 32 GB .* take fewer at"):
+        with pytest.raises(ValueError, match=r"shape=2147483647 asks .* more than the 32 GB .* take fewer at"):
+            predicted.sample(KEY, 2**31 - 1)
+        with pytest.raises(ValueError, match="shape must hold at most 2147483647, got 2147483648"):
             predicted.sample(KEY, 2**31)
 
 
