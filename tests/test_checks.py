@@ -288,7 +288,7 @@ WRONG = {
     ),
     "a degree beyond all numbers": (lambda: ig.kernels.Polynomial(2**53), "degree must be a whole number from 1 to"),
     "a label beyond its square": (lambda: MODEL.predict(X[:1]).log_prob([1e308]), r"y has 1e\+308, whose square is"),
-    "keys for an index": (lambda: ig.Data(X, index=jax.random.split(KEY, 4)), "index must hold whole numbers.* got an arr"),
+    "keys for an index": (lambda: ig.Data(X, index=jax.random.split(KEY, 4)), "index must hold whole numbers.* got an"),
     "keys for columns": (lambda: ig.features.InducingDerivatives(X[:2], KEY), "dims must hold columns"),
     "columns without a variance": (
         lambda: ig.deep_gp(np.full((4, 1), 1e308), L.Gaussian(), num_inducing=2), "X has a column whose variance"
