@@ -132,4 +132,4 @@ def check_beta(beta: Any) -> None:
         return
     plain = isinstance(beta, numbers.Real | jax.Array | np.ndarray) and np.ndim(beta) == 0
     if not plain or np.asarray(beta).dtype.kind not in "iuf" or not 0 <= float(beta) <= MOST:
-        raise ValueError(f"beta must be 0 or more, and at most {MOST}, got {shown(beta)}.")
+        raise ValueError(f"beta must be 0 or more, got {shown(beta)}; {MOST} is the most.")
