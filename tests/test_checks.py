@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import inducing as ig
 from inducing import FitResult
+from inducing._xla import memory
 from inducing.checks import check_counts, checked_data
 from inducing.training.monitor import History
 
@@ -245,9 +247,60 @@ WRONG = {
     "parts that are one": (lambda: ig.load("model.ig", parts=3), "parts must be a list of classes"),
     "complex quantiles": (lambda: MODEL.predict(X).quantile(1j), "q must be an array of numbers"),
     "a step of a vector": (lambda: ig.natural_gradient_step(MODEL, (X, Y), X), "gamma must be one number"),
+    "an object for a number": (lambda: ig.kernels.Matern52(object()), "Matern52.lengthscale must be numbers, got a ob"),
+    "several kernels of columns": (
+        lambda: ig.kernels.ActiveDims([SE], (0,)), r"ActiveDims.kernel must be a kernel.* got \[SquaredExp"
+    ),
+    "a number for a mean": (lambda: ig.means.Sum(ig.means.Zero(), 2.5), "Sum.second must be a mean.* got 2.5"),
+    "a column by name": (
+        lambda: ig.kernels.ChangePoint([SE, SE], [0.0], dim="a"), "ChangePoint.dim must be a whole number, got 'a'"
+    ),
+    "a huge parameter": (lambda: ig.kernels.Matern52(10**400), "Matern52.lengthscale must be numbers, got a number"),
+    "a huge long double": (
+        lambda: ig.kernels.Matern52(np.ldexp(np.longdouble(1), 2000)), "Matern52.lengthscale must be positive, got inf"
+    ),
+    "a column of words": (
+        lambda: ig.kernels.Matern52(pl.Series(["a"])), "Matern52.lengthscale must be numbers, got an array of dtype"
+    ),
+    "a column with gaps": (
+        lambda: ig.kernels.Matern52(pl.Series([None, 1.0])), "Matern52.lengthscale must be positive, got .nan"
+    ),
+    "matrices for points": (
+        lambda: ig.kernels.Matern52()(X, X), r"x and y must be points .* for matrices of points use gram\(X, X2\)"
+    ),
+    "one row for a point": (lambda: (SE + SE)(X[:1], X[:1]), r"for matrices of points use gram\(X, X2\)"),
+    "scales of words": (lambda: ig.initialise.scales("a", (X, Y)), "model must be an ig.Model, got str"),
+    "scales for words": (lambda: ig.initialise.scales(MODEL, "a"), r"data must be a pair \(X, y\) .* got str"),
+    "points of no kernel": (
+        lambda: ig.initialise.greedy_variance("a", X, 2), "kernel must be a kernel, such as .* got 'a'"
+    ),
+    "points by name": (lambda: ig.initialise.greedy_variance(SE, X, "2"), "M must be a whole number .* got '2'"),
+    "a kernel for a prior": (lambda: ig.priors.ExactGP(SE, X, Y, 0.1), "prior must be a prior.* got a SquaredExpon"),
+    "no labels to condition on": (lambda: ig.priors.ExactGP(ig.GP(SE), X, None, 0.1), "inputs X and labels y; got"),
+    "too many outputs": (lambda: ig.BayesianDense(1, 2**53), "num_outputs must be at most 2147483647, got 900719925"),
+    "too many latent dimensions": (lambda: ig.LatentVariable(2**53), "dim must be at most 2147483647, got 90071992"),
+    "too many latent functions": (
+        lambda: ig.priors.Independent(SE, num=2**53), "num must be at most 2147483647, got 90071992"
+    ),
+    "too many draws": (lambda: ig.elbo(MODEL, (X, Y), samples=2**53), "samples must be at most 2147483647, got 9007"),
+    "a link with negative values": (
+        lambda: L.HeteroscedasticGaussian(jnp.tanh), "link must be a function with positive values, got -0.76"
+    ),
+    "a degree beyond all numbers": (lambda: ig.kernels.Polynomial(2**53), "degree must be a whole number from 1 to"),
+    "a label beyond its square": (lambda: MODEL.predict(X[:1]).log_prob([1e308]), r"y has 1e\+308, whose square is"),
+    "keys for an index": (lambda: ig.Data(X, index=jax.random.split(KEY, 4)), "index must hold whole numbers.* got an"),
+    "keys for columns": (lambda: ig.features.InducingDerivatives(X[:2], KEY), "dims must hold columns"),
+    "columns without a variance": (
+        lambda: ig.deep_gp(np.full((4, 1), 1e308), L.Gaussian(), num_inducing=2), "X has a column whose variance"
+    ),
+    "a huge mean": (lambda: ig.GP(SE, 10**400), "mean: Constant.value must be numbers, got a number too large"),
+    "a huge box": (lambda: ig.kernels.HilbertSpace(SE, 10**400, 3), "box must be pairs of numbers"),
+    "ragged numbers": (lambda: ig.kernels.HilbertSpace(SE, [(0, 1)], [[1.0], [1.0, 2.0]]), "num must be a whole"),
+    "a number for latents": (lambda: ig.priors.LMC([[1.0]], jnp.asarray(1.0)), "latents"),
+    "steps in lists": (lambda: ig.fit(MODEL, (X, Y), steps=[[1.0], [1.0, 2.0]]), "steps must be a whole number"),
     "too many classes": (lambda: L.Softmax(2**53), "num_classes must be a whole number from 2 to 2147483647"),
     "too many frequencies": (lambda: ig.features.Fourier(-1.0, 1.0, 2**53), "Fourier.num must be at most 2147483647"),
-    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "so many samples.* take fewer at once"),
+    "too many samples": (lambda: MODEL.predict(X).sample(KEY, 2**50), "shape must hold .* take fewer samples at"),
     "too many rows": (
         lambda: MODEL.posterior(np.zeros((2_000_000, 1)), full_cov=True), "covariance of all values.* GB"
     ),
@@ -261,6 +314,26 @@ def test_arguments_of_another_kind(name, monkeypatch):
     build, message = WRONG[name]
     with pytest.raises((TypeError, ValueError), match=message):
         build()
+
+
+def test_numbers_in_other_containers_are_parameters():
+    for value in (pl.Series([1.0, 2.0]), pd.Series([1, 2]), np.asarray([1, 2], np.longdouble), (1, 2.0)):
+        lengthscale = ig.kernels.Matern52(value).lengthscale
+        assert lengthscale.dtype == jnp.zeros(()).dtype and lengthscale.tolist() == [1.0, 2.0]
+    assert ig.kernels.Matern52(np.longdouble(1.5)).lengthscale == 1.5
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_allocated(monkeypatch):
+    """With 32 GB: 200,000 rows need a covariance of 320, and 2³¹ samples of six labels at least 103."""
+    monkeypatch.setattr(memory, "machine_memory", lambda: 32e9)
+    with pytest.raises(ValueError, match=r"200000, 200000\] needs 320 GB, more than the 32 GB .* take fewer rows"):
+        MODEL.posterior(np.zeros((200_000, 1)), full_cov=True)
+    six = np.linspace(-1.0, 1.0, 6)[:, None]
+    for predicted in (MODEL.predict(six), MODEL.posterior(six)):
+        with pytest.raises(ValueError, match=r"shape=2147483647 asks .* more than the 32 GB .* take fewer at"):
+            predicted.sample(KEY, 2**31 - 1)
+        with pytest.raises(ValueError, match="shape must hold at most 2147483647, got 2147483648"):
+            predicted.sample(KEY, 2**31)
 
 
 def test_a_skip_whose_layers_do_not_fit_says_which():

@@ -172,6 +172,14 @@ def test_lambdas_and_closures_are_refused_with_their_place(tmp_path, function):
     )
     with pytest.raises(TypeError, match=r"layers\.0\.function is a lambda or a function that captures.*parts="):
         ig.save(tmp_path / "model.ig", model)
+    gp = ig.GP(ig.kernels.Warped(ig.kernels.Matern52(), function), ig.means.Function(function))
+    for part, place in (
+        (ig.SparseGP(gp, ig.features.InducingPoints([[0.5]])), "prior.kernel.function"),
+        (ig.GP(ig.kernels.Matern52(), gp.mean_function), "mean_function.function"),
+        (ig.features.Integral(function, [-1.0], [1.0]), "phi"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{place} is a lambda or a function that captures.*parts="):
+            ig.save(tmp_path / "model.ig", part)
     assert not list(tmp_path.iterdir())
 
 

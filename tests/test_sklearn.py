@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 
 import inducing as ig
 from inducing.sklearn import GPClassifier, GPRegressor
-from inducing.training import monitor
+from inducing.training import automatic, monitor
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.0, 1.0, (60, 2))
@@ -403,3 +403,16 @@ def test_the_kernel_is_chosen_by_evidence_and_held_out_rows():
     assert errors[0] < 0.5 * errors[1]
     with pytest.raises(ValueError, match=r"kernel must be one of ig\.kernels, 'auto' or None, got 'rbf'"):
         GPRegressor(kernel="rbf").fit(X, Y)
+
+
+def test_what_cannot_be_compared_is_said(monkeypatch):
+    """Classes have no evidence in closed form; and where each kernel fails, the message says which is used."""
+    with pytest.raises(ValueError, match="needs Gaussian noise; pass a kernel"):
+        GPClassifier(kernel="auto").fit(X, Y > 0.0)
+
+    def fails(*args):
+        raise FloatingPointError
+
+    monkeypatch.setattr(automatic, "search_kernel", fails)
+    message = GPRegressor(kernel="auto", num_inducing=3, steps=2).fit(X, Y).result_.message
+    assert message.startswith("kernel Matern52, compared with no other because the labels have hardly any noise; ")

@@ -93,6 +93,11 @@ def use_likelihood(y: Any) -> Callable:
     return use
 
 
+def use_known_noise(noise: Any) -> Any:
+    """The bound of data that all have the index 0."""
+    return ig.elbo(ig.Model(LAYER, L.Gaussian(noise)), ig.Data(X, Y, index=np.zeros(6, int)))
+
+
 def use_data(data: Any) -> Any:
     """Some of its rows."""
     return data.rows(jnp.arange(2)).x
@@ -201,9 +206,8 @@ def some_likelihoods() -> dict[str, Call]:
         "ZeroInflatedPoisson": ({"zero_probability": 0.1}, 1),
     }
     calls = {name: Call(getattr(L, name), good, use_likelihood(y)) for name, (good, y) in plain.items()}
-    noise = use_likelihood(0.5)
     return calls | {
-        "PerDatum": Call(L.PerDatum, {"values": [0.1, 0.2], "new": 0.1}, lambda p: noise(L.Gaussian(p))),
+        "PerDatum": Call(L.PerDatum, {"values": [0.1, 0.2], "new": 0.1}, use_known_noise),
         "PerOutput": Call(L.PerOutput, {"likelihoods": [L.Gaussian()]}, lambda p: p.num_latents(len(p.likelihoods))),
     }
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from inducing._xla import own_array
+from inducing.declared import shown
 from inducing.parameters import MOST
 
 COARSE, FINE = 2**10, 2**20  # numbers that a dtype tells apart in the range of a column: see `_check_resolution`
@@ -191,8 +192,11 @@ def _mask(y: Array | None, mask: Any) -> Array | None:
     seen = ~jnp.isnan(y) if isinstance(y, jax.core.Tracer) else own_array(~np.isnan(y), bool)
     if mask is None:
         return seen
-    if not isinstance(mask, jax.core.Tracer) and not np.isin(np.asarray(mask), (0, 1)).all():
-        raise ValueError("mask must hold True where a label is present and False where it is missing.")
+    what = "mask must hold True where a label is present and False where it is missing"
+    if not isinstance(mask, jax.core.Tracer):
+        values = _as_numpy(mask, what)
+        if values.dtype.kind == "V" or not np.isin(values, (0, 1)).all():
+            raise ValueError(f"{what}, got {shown(mask)}.")
     mask = jnp.asarray(mask, bool)
     mask = mask[:, None] if mask.ndim == 1 else mask
     if mask.shape != y.shape:
@@ -221,9 +225,17 @@ def as_weight(weight: Any, n: int) -> Float[Array, " N"]:
     return weight[:, 0]
 
 
+def _as_numpy(value: Any, what: str) -> np.ndarray:
+    """An argument as an array of NumPy; an error that says what it must be if it is none."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:  # such as random keys, and rows of different lengths
+        raise TypeError(f"{what}, got {shown(value)}.") from error
+
+
 def _whole(index: Any) -> Array:
     if not isinstance(index, jax.core.Tracer):
-        values = np.asarray(index)
+        values = _as_numpy(index, "index must hold whole numbers, the number of each datum")
         if values.dtype.kind not in "iuf" or not np.array_equal(values, np.round(values)):
             raise ValueError(f"index must hold whole numbers, the number of each datum, got {values.reshape(-1)[:3]} …")
         if values.size and not -MOST <= values.min() <= values.max() <= MOST:

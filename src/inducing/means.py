@@ -134,7 +134,10 @@ def as_mean(mean: Any) -> AbstractMean:
         >>> ig.means.as_mean(2.0).value.tolist()
         2.0
     """
-    out = Zero() if mean is None else _as_mean(mean)
+    try:
+        out = Zero() if mean is None else _as_mean(mean)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"mean: {error}") from error
     if out is None:
         cure = "ig.means.Function(h) for a function h of one point [D]" if callable(mean) else "ig.means.Constant(c)"
         raise TypeError(f"mean must be one of ig.means, such as {cure}, or a number, got {type(mean).__name__}.")

@@ -323,7 +323,8 @@ def as_float_array(value: Any) -> Any:
     if jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.itemsize <= 8:
         return own_array(value, value.dtype)
     numeric = any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
-    return own_array(value, float) if numeric else value
+    with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is refused as such
+        return own_array(value, float) if numeric else value
 
 
 def _is_tuple_of_matrices(value: Any) -> bool:

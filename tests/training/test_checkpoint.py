@@ -16,6 +16,7 @@ import pytest
 
 import inducing as ig
 from inducing.training import checkpoint as module
+from inducing.training.monitor import Clock
 
 from .problems import quiet, regression, wave
 
@@ -116,6 +117,24 @@ def test_a_process_that_was_ended_is_resumed_in_another(how, tmp_path):
     model, data, options = kills.case("natgrad")
     result = quiet(model, data, checkpoint=folder, **options)
     assert kills.digest(result) == kills.digest(quiet(model, data, **options))
+
+
+def test_by_default_writing_takes_less_than_a_hundredth_of_the_time(tmp_path, monkeypatch):
+    """Slow writes become rare: here a step takes half a second, and a write three."""
+    time_is, writing, point = [0.0], [0.0], jax.numpy.zeros(3)
+
+    def slow(*args):
+        time_is[0] += 3.0
+        writing[0] += 3.0
+
+    monkeypatch.setattr(module.time, "perf_counter", lambda: time_is[0])
+    monkeypatch.setattr(module, "write", slow)
+    checkpoint = module.Checkpoint(tmp_path, None, Clock())
+    for _ in range(20_000):
+        time_is[0] += 0.5
+        checkpoint.numbers([point], lambda: y)
+    checkpoint.write()
+    assert 3 * 3.0 <= writing[0] < 0.01 * time_is[0]
 
 
 def test_another_fit_is_refused_and_told_what_differs(tmp_path):

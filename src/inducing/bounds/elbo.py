@@ -17,6 +17,7 @@ from inducing.bounds.terms import log_mean_exp, log_weights, weighted_sum
 from inducing.checks import check_counts
 from inducing.declared import shown
 from inducing.model import Model, needed
+from inducing.parameters import MOST
 
 
 class _Elbo(AbstractBound):
@@ -130,5 +131,5 @@ def check_beta(beta: Any) -> None:
     if isinstance(beta, jax.core.Tracer):
         return
     plain = isinstance(beta, numbers.Real | jax.Array | np.ndarray) and np.ndim(beta) == 0
-    if not plain or np.asarray(beta).dtype.kind not in "iuf" or not 0 <= float(beta) < np.inf:
-        raise ValueError(f"beta must be 0 or more, got {shown(beta)}.")
+    if not plain or np.asarray(beta).dtype.kind not in "iuf" or not 0 <= float(beta) <= MOST:
+        raise ValueError(f"beta must be 0 or more, got {shown(beta)}; {MOST} is the most.")

@@ -1,6 +1,6 @@
 """Derivative features (section 2.3)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from inducing.declared import shown
 from inducing.features.base import AbstractFeatures, as_inducing_inputs, check_columns, general_Kuf, general_Kuu, refuse
-from inducing.parameters import as_whole, real
+from inducing.parameters import as_tuple, as_whole, one_or_several, real
 
 
 def as_derivatives(name: str, dims: Any) -> tuple[tuple[int, ...], ...]:
@@ -31,7 +32,8 @@ def as_derivatives(name: str, dims: Any) -> tuple[tuple[int, ...], ...]:
         >>> as_derivatives("dims", [0, (1, 0)])      # ∂f/∂x_0 and ∂²f/∂x_0∂x_1
         ((0,), (0, 1))
     """
-    out = [tuple(as_whole(c) for c in (d if isinstance(d, Iterable) else (d,))) for d in dims]
+    several = dims if isinstance(dims := as_tuple(dims), tuple) else ()
+    out = [tuple(as_whole(c) for c in one_or_several(d)) for d in several]
     wrong = [columns for columns in out if not columns or not all(isinstance(c, int) and c >= 0 for c in columns)]
     if wrong or not out:
         raise ValueError(
@@ -90,12 +92,13 @@ def differentiate(fn: Callable, X: Float[Array, "N D"], derivatives: tuple[tuple
 
 
 def _as_dims(dims: Any) -> Any:
-    dims = as_whole(dims)
-    if dims is None or isinstance(dims, int):
-        return dims
-    if not isinstance(dims, Iterable):
-        return dims  # for `Module` to refuse
-    return tuple(tuple(as_whole(c) for c in d) if isinstance(d, Iterable) else as_whole(d) for d in dims)
+    dims = as_whole(as_tuple(dims))
+    if isinstance(dims, jax.Array):
+        raise TypeError(f"dims must hold columns counted from 0, got {shown(dims)}.")
+    if not isinstance(dims, tuple):
+        return dims  # one column, None, or what `Module` refuses
+    each = (as_tuple(d) for d in dims)
+    return tuple(tuple(as_whole(c) for c in d) if isinstance(d, tuple) else as_whole(d) for d in each)
 
 
 class InducingDerivatives(AbstractFeatures):

@@ -25,13 +25,14 @@ SHARED = 2**31 - 1  # the number that makes the key of shared noise; the others 
 DRAWS, LATENT_DRAWS = 100, 1024  # samples by default: of functions alone, and of latent variables
 
 
-def one_covariance(full_cov: bool, output_cov: bool) -> None:
-    """Raise an error if both kinds of covariance are requested, or if an argument is not True or False."""
+def one_covariance(full_cov: bool, output_cov: bool) -> tuple[bool, bool]:
+    """Both arguments as bool; an error if both kinds of covariance are requested, or one is not True or False."""
     for name, value in (("full_cov", full_cov), ("output_cov", output_cov)):
         if not fits(value, bool):
             raise TypeError(f"{name} must be True or False, got {shown(value)}.")
     if full_cov and output_cov:
         raise ValueError("full_cov=True holds the covariance of the outputs too; leave output_cov out.")
+    return bool(full_cov), bool(output_cov)  # NumPy's are arrays to a compiled function
 
 
 def samples_need_covariance(model: "Model", mean: Float[Array, "S N F"]) -> bool:

@@ -162,7 +162,7 @@ def posterior(
         1.0
     """
     X, _ = checked_inputs(model, X)
-    one_covariance(full_cov, output_cov)
+    full_cov, output_cov = one_covariance(full_cov, output_cov)
     data = rows_of(X, None)
     if full_cov:
         source = Joint(model, data) if model.is_stochastic else None

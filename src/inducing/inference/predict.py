@@ -57,7 +57,7 @@ def predict(
         ((2, 1), 1.1)
     """
     X, index = checked_inputs(model, X, index)
-    one_covariance(full_cov, output_cov)
+    full_cov, output_cov = one_covariance(full_cov, output_cov)
     if index is not None and any("index" in encoder.sees for layer in model.layers for encoder in layer.encoders()):
         raise ValueError(
             "index names training data, whose latent variables are known by q(h), but a prediction is for new data, "
@@ -103,7 +103,7 @@ def reconstruct(
          [ 2.  2.]]
     """
     data = checked_data(model, data)
-    one_covariance(full_cov, output_cov)
+    full_cov, output_cov = one_covariance(full_cov, output_cov)
     data = Data(enter(model, data)[:, 0], data.y, data.mask, data.index)
     return predictive(model, data, data.index, full_cov, output_cov, key, samples)
 

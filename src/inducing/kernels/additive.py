@@ -58,7 +58,7 @@ class Additive(AbstractKernel):
             lengthscale, variance = self._columns(X)
             angle = ((X / lengthscale[None])[:, :, None] * frequencies[None]).reshape(len(X), -1)
             scale = jnp.repeat(jnp.sqrt(variance / pairs), pairs)
-            return jnp.concatenate([scale * jnp.cos(angle), scale * jnp.sin(angle)], axis=1)
+            return jnp.concatenate([scale[None] * jnp.cos(angle), scale[None] * jnp.sin(angle)], axis=1)
 
         return features
 

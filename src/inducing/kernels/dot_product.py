@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from inducing.declared import shown
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points, check_size, symmetric
 from inducing.kernels.distance import squared_distance, squared_distance_self
 from inducing.kernels.starting_values import start_weights
@@ -77,7 +78,7 @@ class Polynomial(AbstractKernel):
         offset: c, which weighs the terms of lower degree.
 
     Raises:
-        ValueError: if the degree is not a positive integer.
+        ValueError: if the degree is not a whole number from 1 to 100.
 
     Examples:
         >>> import jax.numpy as jnp, inducing as ig
@@ -91,8 +92,8 @@ class Polynomial(AbstractKernel):
     smoothness: ClassVar[int | float] = math.inf
 
     def __check_init__(self):
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
-            raise ValueError(f"Polynomial.degree must be a whole number from 1, got {self.degree!r}.")
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= 100:
+            raise ValueError(f"Polynomial.degree must be a whole number from 1 to 100, got {shown(self.degree)}.")
 
     def _scaled(self, X: Array) -> Array:
         return _weighted(self, "variance", self.variance, X)

@@ -27,7 +27,7 @@ def as_box(box: Any) -> Box:
     """
     try:
         box = np.atleast_2d(np.asarray(box, float))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(
             f"box must be pairs of numbers (low, high), one for each dimension, got {shown(box)}."
         ) from None
@@ -43,7 +43,7 @@ def as_counts(num: Any, box: Box) -> tuple[int, ...]:
     """The number of eigenfunctions in each dimension of the box; a single number applies to all dimensions."""
     try:
         counts = (operator.index(num),) * len(box) if np.ndim(num) == 0 else tuple(operator.index(n) for n in num)
-    except TypeError:
+    except (TypeError, ValueError):  # ValueError: rows of different lengths
         counts = ()
     if len(counts) != len(box) or min(counts) < 1:
         raise ValueError(

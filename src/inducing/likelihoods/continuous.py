@@ -64,11 +64,11 @@ class StudentT(AbstractElementwise):
         return constant - 0.5 * (df + 1) * jnp.log1p(((y - f) / scale) ** 2 / df)
 
     def expected_log_prob(self, mean, cov, y, *, index=None):
-        bend = 0.5 * broadcast(self.scale * jnp.sqrt(self.df), mean.shape, index)
+        bend = 0.5 * broadcast(self.scale * jnp.sqrt(self.df), mean.shape, index, "scale or df")
         return quadrature_expected_log_prob(self, mean, cov, y, index, 64, y, bend)
 
     def log_tails(self, f, y, *, index=None):
-        df, scale = broadcast(self.df, f.shape, index), broadcast(self.scale, f.shape, index)
+        df, scale = broadcast(self.df, f.shape, index, "df"), broadcast(self.scale, f.shape, index, "scale")
         z, df = (y - f) / scale, jax.lax.stop_gradient(df)  # which is not trained; JAX has no derivative by it
         tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), df / (df + z * z))
         near, far = jnp.log(jnp.maximum(tail, jnp.finfo(f.dtype).tiny)), jnp.log1p(-tail)
@@ -84,7 +84,7 @@ class StudentT(AbstractElementwise):
         return student_t_cdf((y - mean) / scale, df, marginal_variance(mean, cov) / scale**2, PREDICTIVE_NODES)
 
     def focus(self, y, *, index=None):
-        return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index)
+        return y, broadcast(self.scale * jnp.minimum(0.5 * jnp.sqrt(self.df), 1.0), y.shape, index, "scale or df")
 
     def predictive_moments(self, mean, cov, *, index=None):
         df, scale = broadcast(self.df, mean.shape, index, "df"), broadcast(self.scale, mean.shape, index, "scale")
@@ -135,10 +135,10 @@ class Laplace(AbstractLikelihood):
         return -jnp.where(random, folded, jnp.abs(y - mean)) / scale - jnp.log(2 * scale)
 
     def focus(self, y, *, index=None):
-        return y, broadcast(self.scale, y.shape, index)
+        return y, broadcast(self.scale, y.shape, index, "scale")
 
     def log_tails(self, f, y, *, index=None):
-        z = (y - f) / broadcast(self.scale, f.shape, index)
+        z = (y - f) / broadcast(self.scale, f.shape, index, "scale")
         near, far = -jnp.abs(z) - math.log(2), jnp.log1p(-0.5 * jnp.exp(-jnp.abs(z)))
         return jnp.where(z < 0, near, far), jnp.where(z < 0, far, near)
 
@@ -216,10 +216,10 @@ class LogNormal(AbstractLikelihood):
         return self._log_density(y, mean, noise) - 0.5 * marginal_variance(mean, cov) / noise
 
     def focus(self, y, *, index=None):
-        return jnp.log(y), broadcast(self.scale, y.shape, index)
+        return jnp.log(y), broadcast(self.scale, y.shape, index, "scale")
 
     def log_tails(self, f, y, *, index=None):
-        z = (jnp.log(y) - f) / broadcast(self.scale, f.shape, index)
+        z = (jnp.log(y) - f) / broadcast(self.scale, f.shape, index, "scale")
         return log_ndtr(z), log_ndtr(-z)
 
     def distribution(self, f, *, index=None):
@@ -290,7 +290,7 @@ class Gamma(AbstractElementwise):
         return self._log_density(mean, y * jnp.exp(0.5 * marginal_variance(mean, cov) - mean), y)
 
     def log_tails(self, f, y, *, index=None):
-        shape, ratio = broadcast(self.shape, f.shape, index), bounded_exp(jnp.log(y) - f)
+        shape, ratio = broadcast(self.shape, f.shape, index, "shape"), bounded_exp(jnp.log(y) - f)
         below, above = (jnp.maximum(p(shape, ratio), jnp.finfo(f.dtype).tiny) for p in (gammainc, gammaincc))
         return jnp.log(below), jnp.log(above)
 
@@ -391,7 +391,7 @@ class Weibull(AbstractElementwise):
         return jnp.log(k) - jnp.log(y) + k * log_ratio - mean_power
 
     def log_tails(self, f, y, *, index=None):
-        return _tails_of_hazard(broadcast(self.shape, f.shape, index) * (jnp.log(y) - f))
+        return _tails_of_hazard(broadcast(self.shape, f.shape, index, "shape") * (jnp.log(y) - f))
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Weibull as Distribution

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
@@ -130,6 +131,17 @@ class PositiveFunction(AbstractPositiveLink):
     """
 
     function: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __check_init__(self):
+        with jax.ensure_compile_time_eval():
+            tried = jnp.linspace(-1.0, 1.0, 4)
+            values = np.asarray(self.function(tried))
+        if not (values > 0).all():
+            bad = np.flatnonzero(np.broadcast_to(~(values > 0), tried.shape))[0]
+            raise ValueError(
+                f"link must be a function with positive values, got {np.broadcast_to(values, tried.shape)[bad]:.4g} at "
+                f"{tried[bad]:.4g}; pass its exponential, or softplus."
+            )
 
     def __call__(self, f):
         return self.function(f)

@@ -94,6 +94,7 @@ class Predictive(eqx.Module):
         """
         y = self._labels(y)
         self.likelihood.check(y, index=self.index)
+        _refuse_huge(y)
         return _blocks(_log_prob, self, y)
 
     def cdf(self, y: Any) -> Float[Array, "N P"]:
@@ -221,6 +222,14 @@ class Predictive(eqx.Module):
                 "missing labels are NaN."
             )
         return y
+
+
+def _refuse_huge(y: Array) -> None:
+    """Raise a ValueError for labels whose squares overflow, so that their log density would be −∞."""
+    if not isinstance(y, jax.core.Tracer):
+        huge = np.abs(np.asarray(y)) > 0.1 * np.sqrt(jnp.finfo(y.dtype).max)
+        if huge.any():
+            raise ValueError(f"y has {np.asarray(y)[huge][0]:.4g}, whose square is too large for {y.dtype}; scale it.")
 
 
 def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from inducing._xla import check_memory
+from inducing.declared import shown
 from inducing.linalg import Dense, default_jitter
 from inducing.numerics.special import safe_sqrt
-from inducing.parameters import as_whole
+from inducing.parameters import MOST, as_whole
 
 
 @contextlib.contextmanager
@@ -38,9 +39,10 @@ def as_shape(shape: Any, each: Array) -> tuple[int, ...]:
     sizes = tuple(as_whole(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
     if not all(isinstance(n, int) and n >= 0 for n in sizes):
         raise ValueError(f"shape must be a number of samples or a tuple of such numbers, got {shape!r}.")
-    check_memory(
-        "so many samples and what they are made of", (4, *sizes, *each.shape), each.dtype, "take fewer at a time"
-    )
+    if max(sizes, default=0) > MOST:
+        raise ValueError(f"shape must hold at most {MOST}, got {shown(shape)}; take fewer samples at a time.")
+    what = f"shape={shape} asks for so many samples that an array"
+    check_memory(what, (4, *sizes, *each.shape), each.dtype, "take fewer at a time")
     return sizes
 
 

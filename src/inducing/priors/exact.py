@@ -129,7 +129,7 @@ class ExactGP(Module):
         from inducing.inference.blocks import one_covariance  # deferred: inference is built on priors
         from inducing.inference.joint import JointPredictive
 
-        one_covariance(full_cov, output_cov)
+        full_cov, output_cov = one_covariance(full_cov, output_cov)
         X, P = self._rows(X), self.prior.num_outputs
         likelihood, index = self._likelihood(noise_variance, len(X)), jnp.arange(len(X))
         mean = _blocks(self, X, _mean)

@@ -264,6 +264,6 @@ def as_latents(latents: Any, num: int | None = None) -> AbstractPrior:
     if isinstance(latents, AbstractPrior):
         check_rows_are_inputs(latents, "latents")
         return latents
-    latents = tuple(latents) if isinstance(latents, Iterable) else latents
+    latents = as_tuple(latents)
     other = isinstance(latents, tuple) and any(isinstance(g, AbstractPrior) and not isinstance(g, GP) for g in latents)
     return Stack(latents) if other else Independent(latents)

@@ -166,4 +166,6 @@ def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> 
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"
+    if isinstance(value, bool | list | tuple) or (isinstance(value, jax.Array) and value.dtype.kind not in "iuf"):
+        return False
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"

@@ -92,12 +92,14 @@ def train(
     given = None if kernel is None or isinstance(kernel, str) else kernel
     first, likelihood = cast((_default_kernel(data) if given is None else given, likelihood), dtype)
     model = _model(_prior(first, likelihood, data.y.shape[1], dtype), likelihood, data)
+    if isinstance(kernel, str) and conjugate_layer(model) is None:
+        raise ValueError("kernel='auto' compares kernels by the evidence, which needs Gaussian noise; pass a kernel.")
     data = checked_data(model, data, every_output=True)
     job = Job(data, Timer(seconds), progress, jax.random.fold_in(key, 1))
     candidates = MANY if isinstance(kernel, str) else FEW if kernel is None and num_inducing == "auto" else ()
-    found = _searched(job, model, candidates) if candidates else None
+    found, said = _searched(job, model, candidates)
     result = _trained(job, model, found, num_inducing, method, steps)
-    return result if found is None else result._replace(message=f"{found.message}; {result.message}")
+    return result._replace(message=f"{said}{result.message}")
 
 
 def likelihood_of(noise: str, outputs: int) -> AbstractLikelihood:
@@ -152,15 +154,16 @@ def best_noise(data: Data, *, seconds: int | float | None = None, key: Array | N
     return min(scores, key=lambda noise: scores[noise])
 
 
-def _searched(job: Job, model: Model, candidates: tuple[tuple[str, ...], ...]) -> Found | None:
-    """The best kernel, if that can be judged by the evidence."""
-    if conjugate_layer(model) is None:
-        return None
+def _searched(job: Job, model: Model, candidates: tuple[tuple[str, ...], ...]) -> tuple[Found | None, str]:
+    """The best kernel, if that can be judged by the evidence, and what the message says of it."""
+    if not candidates or conjugate_layer(model) is None:
+        return None, ""
     outputs = np.asarray(job.data.mask).shape[1]
     try:
-        return search_kernel(job.data, model.likelihood, candidates, outputs, job.fit, job.key)
-    except FloatingPointError:  # hardly any noise: one kernel is more robust
-        return None
+        found = search_kernel(job.data, model.likelihood, candidates, outputs, job.fit, job.key)
+    except FloatingPointError:
+        return None, "kernel Matern52, compared with no other because the labels have hardly any noise; "
+    return found, f"{found.message}; "
 
 
 def _trained(

@@ -86,6 +86,8 @@ def deep_gp(
     _check_layers(latents, num_layers)
     if width is not None:
         check_counts(width=width)
+    if (np.abs(x) > np.finfo(dtype).max ** 0.25).any():
+        raise ValueError(f"X has a column whose variance is too large for {dtype}; scale the columns first.")
     Z = np.asarray(kmeans(x, num_inducing))
     layers: list[AbstractLayer] = []
     for l in range(num_layers):
