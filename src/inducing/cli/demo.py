@@ -69,7 +69,7 @@ class Budget(NamedTuple):
 
 
 def budget(kind: str) -> Budget:
-    """The budgets of `quick` (90 seconds on two cores, in all), `default` (two to five minutes) and `full` (up to an hour).
+    """The budgets of `quick` (90 seconds on two cores), `default` (two to five minutes) and `full` (up to an hour).
 
     >>> budget("quick").features
     50
