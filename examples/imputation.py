@@ -3,8 +3,8 @@
 There are no inputs: each datum has a latent variable, q(h) of which is trained from the entries that were seen.
 `model.reconstruct` predicts all entries with h ~ q(h), and `model.infer` makes q(h) for data that were not there in
 training. Column means and probabilistic PCA (a linear map of h, by EM) are given for comparison.
-The root mean square error of hidden entries, in standard deviations, is 0.351 (new data: 0.352), beside 0.988 (0.999) by
-column means and 0.558 (0.537) by probabilistic PCA. The 95 % intervals hold 91 % of them.
+The root mean square error of hidden entries, in standard deviations, is 0.351 (new data: 0.352), beside 0.988 (0.999)
+by column means and 0.558 (0.537) by probabilistic PCA. The 95 % intervals hold 91 % of them.
 Data: INDUCING_DATA (default ../shared/data), `oil_flow.npz`.
 """
 
