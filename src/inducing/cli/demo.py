@@ -1,9 +1,9 @@
 """The paper's comparison (section 4.7): four models of the black pixels of the letters "DGP".
 
-One input has many labels, so p(y | x) has many modes. A GP can only spread over them, and a deep GP is hardly better.
+One input has many labels, so p(y | x) has many modes. A GP can only spread over them, and a deep GP does no better.
 A latent variable, which tells which stroke a pixel belongs to, makes the letters readable.
 
-    python -m inducing demo            five minutes on two cores
+    python -m inducing demo            two to five minutes on two cores
     python -m inducing demo --quick    90 seconds
     python -m inducing demo --full     up to an hour: the paper's quality
 """
@@ -69,7 +69,7 @@ class Budget(NamedTuple):
 
 
 def budget(kind: str) -> Budget:
-    """The budgets of `quick` (90 seconds on two cores, in all), `default` (five minutes) and `full` (up to an hour).
+    """The budgets of `quick` (90 seconds on two cores), `default` (two to five minutes) and `full` (up to an hour).
 
     >>> budget("quick").features
     50
