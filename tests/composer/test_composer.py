@@ -14,7 +14,7 @@ from tests.composer.compose import QUADRATURE, Composition, compose
 
 Array = np.ndarray
 # Those that compile quickly.
-SEEDS = (10, 19, 21, 40, 50, 68, 70, 94, 96, 105, 147, 174, 190, 222, 232, 233, 253, 254, 273, 294)
+SEEDS = (0, 10, 19, 21, 40, 50, 67, 68, 83, 94, 96, 98, 105, 143, 174, 190, 233, 254, 273, 294)
 MANY = sorted(set(range(300)) - set(SEEDS))
 DRAWS = 300
 ERRORS = 4.0  # standard errors
