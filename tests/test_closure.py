@@ -119,7 +119,7 @@ LATENTS = {  # kernels and features of two latents; None is accepted
     "features of two numbers": (
         (ROUGH, SMOOTH),
         [FOURIER, ig.features.InducingPoints([[0.0], [0.2]])],
-        r"\[3, 2\] features",
+        None,
     ),
 }
 

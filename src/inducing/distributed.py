@@ -36,7 +36,13 @@ def initialize(
         ValueError: if only some of the arguments are given.
 
     Examples:
-        >>> initialize()  # in a process that was started alone
+        In a script that `inducing launch --processes 2 train.py` starts, `initialize()` is enough. Without a launcher,
+        each process needs all three:
+
+        >>> initialize("10.0.0.1:8476")
+        Traceback (most recent call last):
+            ...
+        ValueError: initialize needs coordinator_address, num_processes and process_id, ...
     """
     launched = os.environ.get(LAUNCHED)
     given = (coordinator_address, num_processes, process_id)

@@ -68,7 +68,7 @@ def test_every_prior_has_its_exact_posterior(name):
 
 def test_noise_of_new_labels():
     exact = ig.GP(K.Matern52()).condition([0.0, 1.0], [1.0, 2.0], np.array([[0.1], [0.2]]))
-    with pytest.raises(ValueError, match="noise variances of their own"):
+    with pytest.raises(ValueError, match="its own noise variance"):
         exact.predict([0.5])
     f = exact.variance([0.5, 0.7, 0.9])
     got = exact.predict([0.5, 0.7, 0.9], noise_variance=[0.3, 0.0, 0.2]).variance

@@ -125,9 +125,12 @@ def test_mean_functions_belong_to_outputs_or_to_latents():
     numbers = {name: tuple(number for number, _ in prior.mean_functions()) for name, prior in priors().items()}
     assert numbers == {
         **dict.fromkeys(["gp", "matrix", "gradient", "values", "hessian", "delayed"], (None,)),
-        **dict.fromkeys(["shared", "convolution", "responses", "weighted", "view", "icm"], (None, 0)),
-        **dict.fromkeys(["separate", "lmc"], (None, 0, 1)),
+        **dict.fromkeys(["shared", "convolution", "responses", "weighted", "lmc"], (None, 0)),
+        **dict.fromkeys(["view", "icm"], (None,)),  # latents without a mean
+        "separate": (None, 0, 1),
     }
+    identity = ig.priors.LMC([[1.0]], [ig.GP(SE(), ig.means.Identity())])  # it has no parameters, but is a mean
+    assert [number for number, _ in identity.mean_functions()] == [None, 0]
     lmc = priors()["lmc"]
     assert lmc.mean_functions()[0][1] is lmc.mean_function
     assert lmc.mean_functions()[1][1] is lmc.latents.latents[0].mean_function

@@ -65,7 +65,7 @@ def test_other_likelihoods_and_budgets():
 
 def test_other_models_are_refused():
     deep = ig.Model([model().layers[0], model().layers[0]], ig.likelihoods.Gaussian())
-    with pytest.raises(TypeError, match=r"train others by ig\.fit"):
+    with pytest.raises(TypeError, match=r"train other models by ig\.fit"):
         ig.grow(deep, (X, Y))
 
 

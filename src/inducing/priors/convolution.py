@@ -22,7 +22,7 @@ from inducing.priors.convolved_sites import ConvolvedSites, sequentially, shifte
 from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, grouped, repeat
-from inducing.priors.stack import as_latents, trained_means
+from inducing.priors.stack import as_latents, nonzero_means
 
 # For Gaussian smoothing in 1, 2 and 3 dimensions: nodes in each dimension, and how many widths they reach.
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}
@@ -349,7 +349,7 @@ class ConvolutionProcess(AbstractPrior):
         return ConvolutionProcess(DerivativesOfSmoothing(self.smoothing, derivatives), self.latents)
 
     def mean_functions(self):
-        own = own_means(self.latents) if isinstance(self.latents, Independent) else trained_means(self.latents)
+        own = own_means(self.latents) if isinstance(self.latents, Independent) else nonzero_means(self.latents)
         return ((None, self.mean_function), *own)
 
     def latent_inputs(self, X):

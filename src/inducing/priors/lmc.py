@@ -13,7 +13,7 @@ from inducing.parameters import as_numbers, positive, real
 from inducing.priors.base import AbstractPrior, weights
 from inducing.priors.independent import columns
 from inducing.priors.latents import repeat
-from inducing.priors.stack import as_latents, on_outputs, site_weights, trained_means, variances_of_sites
+from inducing.priors.stack import as_latents, nonzero_means, on_outputs, site_weights, variances_of_sites
 
 
 class AbstractMixture(AbstractPrior):
@@ -64,7 +64,7 @@ class AbstractMixture(AbstractPrior):
         return LMC(jnp.kron(self.matrix, jnp.eye(len(derivatives), dtype=self.matrix.dtype)), own)
 
     def mean_functions(self):
-        return ((None, self.mean_function), *trained_means(self.latents))
+        return ((None, self.mean_function), *nonzero_means(self.latents))
 
     def latent_inputs(self, X):
         return self.latents.latent_inputs(X)

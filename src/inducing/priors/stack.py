@@ -221,16 +221,16 @@ def variances_of_sites(prior: AbstractPrior, X: Float[Array, "N D"]) -> Float[Ar
     return jnp.swapaxes(jax.vmap(one)(X), 0, 1)
 
 
-def trained_means(latents: AbstractPrior) -> tuple[tuple[int, AbstractMean], ...]:
-    """The means of latents that have parameters, each with the number of a latent.
+def nonzero_means(latents: AbstractPrior) -> tuple[tuple[int, AbstractMean], ...]:
+    """The means of latents that are not zero, each with the number of a latent.
 
     Examples:
         >>> import inducing as ig
         >>> prior = ig.priors.Stack([ig.GP(ig.kernels.Matern52()), ig.GP(ig.kernels.Matern52(), 1.0)])
-        >>> [number for number, _ in trained_means(prior)]
+        >>> [number for number, _ in nonzero_means(prior)]
         [1]
     """
-    return tuple((latent or 0, mean) for latent, mean in latents.mean_functions() if jax.tree.leaves(mean))
+    return tuple((latent or 0, mean) for latent, mean in latents.mean_functions() if not mean.is_zero)
 
 
 def columns_of(g: Callable, num: int) -> tuple[Callable, ...]:
