@@ -32,7 +32,7 @@ docs-serve: .venv/test.stamp
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
 
-# Hard conditions, at length: bad input, damaged files, kills, Ctrl-C, threads, memory and float32, in half an hour.
+# Hard conditions, at length: bad input, damaged files, kills, Ctrl-C, threads, memory and float32.
 torture: .venv/test.stamp
 	$(BIN)/python benchmarks/torture
 

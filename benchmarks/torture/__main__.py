@@ -1,4 +1,4 @@
-"""Hard conditions, at length: `make torture`, in less than half an hour, prints the table of docs/reliability.md.
+"""Hard conditions, at length: `make torture` prints the table of docs/reliability.md.
 
     python benchmarks/torture [part ...] [--share 0.1]
 
