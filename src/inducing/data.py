@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from inducing._xla import own_array
+from inducing._xla import own_array, take_rows
 from inducing.declared import shown
 from inducing.parameters import MOST
 
@@ -81,12 +81,15 @@ class Data(eqx.Module):
 
     @property
     def num_missing(self) -> int:
-        """The number of missing labels."""
-        return 0 if self.mask is None else int(self.mask.size - np.asarray(self.mask).sum())
+        """The number of missing labels, in rows that count."""
+        if self.mask is None:
+            return 0
+        missing = ~np.asarray(self.mask)
+        return int(missing.sum() if self.weight is None else missing[np.asarray(self.weight) > 0].sum())
 
     def rows(self, i: Array) -> "Data":
         """The data of the rows i, integers [n]."""
-        return jax.tree.map(lambda a: a[i], self)
+        return jax.tree.map(lambda a: take_rows(a, i), self)
 
     def reweighted(self, factor: float) -> "Data":
         """The same data, of which each row counts `factor` times as often."""

@@ -5,6 +5,7 @@ Compiler options, barriers, layouts of matrix products, batches for LAPACK, limi
 """
 
 from inducing._xla.arrays import own_array as own_array
+from inducing._xla.arrays import take_rows as take_rows
 from inducing._xla.barriers import apart as apart
 from inducing._xla.barriers import barrier as barrier
 from inducing._xla.blocks import in_blocks as in_blocks

@@ -81,10 +81,14 @@ def checked(given: Arguments) -> Arguments:
 
 
 def _counting(data: Data) -> Data:
-    """The data without the rows of weight 0, so that starting values and minibatches do not see them either."""
-    if data.weight is None or (np.asarray(data.weight) > 0).all():
+    """The data without labelled rows of weight 0, so that starting values and minibatches do not see them either.
+
+    Rows of weight 0 without labels stay: they pad data of different sizes to one, so that these share a program.
+    """
+    if data.weight is None or data.mask is None:
         return data
-    return data.rows(own_array(np.flatnonzero(np.asarray(data.weight)), int))
+    keep = (np.asarray(data.weight) > 0) | ~np.asarray(data.mask).any(axis=1)
+    return data if keep.all() else data.rows(own_array(np.flatnonzero(keep), int))
 
 
 def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:

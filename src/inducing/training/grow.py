@@ -1,5 +1,6 @@
 """`grow`: train a sparse GP with as many inducing points as the data need."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -23,9 +24,10 @@ from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
-from inducing.training.kernel_search import padded
+from inducing.training.kernel_search import EXACT, padded
+from inducing.training.message import MOSTLY
+from inducing.training.noise import noise_share
 
-EXACT = 3000  # the largest number of labels for which the evidence itself is maximised
 SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for initial hyperparameters
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
@@ -61,9 +63,10 @@ class Job(NamedTuple):
     key: Array
     folder: Path | None = None
 
-    def fit(self, model: Model, data: Data, label: str, **options: Any) -> FitResult:
-        shown = label if self.progress is True else self.progress
-        own = None if self.folder is None else self.folder / label.replace(" ", "-")
+    def fit(self, model: Model, data: Data, label: str | None, **options: Any) -> FitResult:
+        """Fit a model, with a bar of this label; without a bar or checkpoint if there is no label."""
+        shown = (label or False) if self.progress is True or label is None else self.progress
+        own = None if self.folder is None or label is None else self.folder / label.replace(" ", "-")
         return fit(model, data, seconds=self.timer.left, progress=shown, key=self.key, checkpoint=own, **options)
 
 
@@ -230,21 +233,25 @@ def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
         except FloatingPointError:  # a few rows without repeated inputs may lead to a noise variance of zero
             what += "; not started from few rows, whose noise is too small for all"
             result = job.fit(with_points(model, one), job.data, "exact once more", **options)
-    trained = compiled(optimal_q)(with_points(result.model, Z), job.data)
+    trained = compiled(optimal_q, once=True)(with_points(result.model, Z), job.data)
     return result._replace(model=trained, message=f"{what}; {result.message}")
 
 
 def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:
     """Fits with increasing numbers of points, until more points gain little.
 
-    Each fit starts at the hyperparameters of `model`. With too few points a fit may explain the labels as noise, and a
-    fit with more points that started at its result would not recover.
+    Each fit starts at the hyperparameters of `model`, or of the best fit so far, whichever have the larger bound with
+    the new points. A fit with too few points may explain the labels as noise, and a fit with more points that started
+    at its result would not recover: then only `model` is a start.
     """
     labels = int(np.asarray(job.data.mask).sum())
     best, reached = None, []
     for M in sizes:
         Z = _centres(job, model, M, trained=bool(options))
-        result = job.fit(with_points(model, Z), job.data, f"{len(Z)} inducing points", **options)
+        start = with_points(model, Z)
+        if best is not None and best.method == "collapsed" and noise_share(best.model.likelihood, job.data) < MOSTLY:
+            start = _best_start(job, [start, with_points(best.model, Z)], options)
+        result = job.fit(start, job.data, f"{len(Z)} inducing points", **options)
         reached.append((len(Z), result.bound))
         if best is None or result.bound > best.bound:
             best = result
@@ -254,6 +261,15 @@ def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[
     bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
     kept = f"{_sparse_gp(best.model).num_features} inducing points are enough or affordable, bound {bounds}"
     return best._replace(message=f"{kept}{_certificate(job, best, labels)}; {best.message}")
+
+
+def _best_start(job: Job, starts: list[Model], options: dict[str, Any]) -> Model:
+    """The start with the largest bound."""
+    fits = []
+    for start in starts:
+        with contextlib.suppress(FloatingPointError):
+            fits.append((job.fit(start, job.data, None, **(options | {"steps": 0})).bound, start))
+    return max(fits, key=lambda fit: fit[0])[1] if fits else starts[0]
 
 
 def _certificate(job: Job, best: FitResult, labels: int) -> str:

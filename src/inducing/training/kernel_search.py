@@ -1,9 +1,10 @@
 """Which kernel to train, and where to begin: fits of the evidence of few rows, judged by other rows too.
 
-All candidates are sums of some of the same terms. One program trains all of them: a term is left out by a factor near
-zero, its gate, for which its gradient vanishes, too. So the number of candidates costs no compilation.
+All candidates are sums of some of the same terms. One program trains all of them: each term has a gate, and those whose
+gate is closed are not computed. So the number of candidates costs no compilation.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,17 +12,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from inducing import means
-from inducing._xla import compiled, own_array
+from inducing._xla import own_array
 from inducing.bounds.evidence import log_evidence
 from inducing.data import Data, as_inputs
 from inducing.features.points import InducingPoints
 from inducing.kernels.additive import Additive
-from inducing.kernels.base import AbstractKernel
-from inducing.kernels.composite import Product, Sum
-from inducing.kernels.constant import Constant
+from inducing.kernels.base import AbstractKernel, FeatureMap, Points
+from inducing.kernels.composite import Sum
 from inducing.kernels.dot_product import Linear
 from inducing.kernels.stationary import Matern32, Matern52, RationalQuadratic, SquaredExponential
 from inducing.layers.sparse_gp import SparseGP
@@ -34,11 +34,13 @@ from inducing.priors.independent import Independent
 from inducing.training.fit import FitResult
 from inducing.training.scales import scales
 
-ROWS, JUDGES = 384, 128  # the most labels that train and that judge
+EXACT = 3000  # the largest number of labels for which the evidence itself is maximised
+ROWS, MORE_ROWS = (384, 128), (768, 256)  # the most labels that train and that judge: of at most EXACT, and of more
 STEPS = 60  # iterations of a candidate
 SHORTER, NOISE = 4.0, 0.01  # the second start: the factor of lengthscales, and the noise as a share of the variance
-CLOSED = 1e-30  # the factor of a term that is left out; a positive number
-CLOSE = 0.05  # nats for each judge: differences in scores that may be chance
+CLOSE = 0.1  # nats for each judge: about the standard error of a difference of scores
+SHORTEST, LONGEST = 0.1, 30.0  # lengthscales to go on from, as a multiple of those of `ig.initialise.scales`
+LEAST, LEAST_NOISE = 1e-3, 0.01  # variances and noise to go on from, as a share of the variance of the labels
 NEW = 0.3  # the variance of a new term as a share of that of the terms before
 
 FEW = (
@@ -68,7 +70,7 @@ class Found(NamedTuple):
         prior: the prior with the kernel of the best candidate and trained hyperparameters.
         likelihood: the likelihood, trained too.
         message: which kernel won, and by how much.
-        result: the last fit.
+        result: the fit of the winner.
         is_final: whether that was a fit to all rows until it levelled off.
     """
 
@@ -84,15 +86,17 @@ class _Rows(NamedTuple):
 
     both: Data
     train: Data
+    count: int
     judges: int
     are_all: bool
 
 
 class _Tried(NamedTuple):
+    """The score of a candidate, and its model with the evidence of all rows of the search."""
+
     score: float
-    evidence: float
     candidate: tuple[str, ...]
-    model: Model
+    result: FitResult
 
 
 def search_kernel(
@@ -103,14 +107,15 @@ def search_kernel(
     fit_rows: Callable[..., FitResult],
     key: Array,
 ) -> Found:
-    """Train candidates by the evidence of at most 384 labels, and let 128 others judge them.
+    """Train candidates by the evidence of at most 384 labels, and let 128 others judge them (of more than 3,000: twice
+    as many).
 
     The score of a candidate is log p(judges | train) = log p(both) − log p(train), for each judge. The evidence of a
     sum grows with the number of its terms, even where these explain noise, and the score of so few judges is noisy. So
-    of all candidates whose score is within 0.05 of the best, the one with the largest log p(both) wins.
+    of all candidates whose score is within 0.1 of the best, the one with the largest log p(both) wins.
 
     The first candidate starts twice: with the lengthscales of `ig.initialise.scales`, and with shorter ones and less
-    noise. Each other candidate starts where the first has ended, if its terms contain those of the first.
+    noise. Each other candidate starts where the best one with some of its terms has ended.
 
     Args:
         data: the data, whose noise is Gaussian.
@@ -132,43 +137,45 @@ def search_kernel(
     options = {"objective": log_evidence, "initialise": False, "freeze": _frozen}
     tried: list[_Tried] = []
     for candidate in candidates:
+        label = f"{' + '.join(candidate)} on {rows.count} rows"
         best = None
         for model in _starts(start, names, candidate, tried, candidates[0]):
-            label = f"{' + '.join(candidate)} on {len(rows.both)} rows"
-            try:
+            with contextlib.suppress(FloatingPointError):  # if the noise is too small for repeated rows
                 result = fit_rows(model, rows.train, label, steps=STEPS, **options)
-            except FloatingPointError:  # the noise was too small for repeated rows
-                continue
-            if best is None or result.bound > best.bound:
-                best = result
-        if best is not None:
-            tried.append(_judged(candidate, best.model, rows))
-    if not any(np.isfinite(entry.score) for entry in tried):
+                best = result if best is None or result.bound > best.bound else best
+        with contextlib.suppress(FloatingPointError):
+            if best is not None:
+                both = fit_rows(best.model, rows.both, None, steps=0, **options)
+                tried.append(_Tried((both.bound - best.bound) / rows.judges, candidate, both))
+    if not tried:
         raise FloatingPointError("the evidence is not finite for any kernel; give a kernel and a likelihood.")
     best_score = max(entry.score for entry in tried)
-    score, _, winner, model = max((t for t in tried if t.score >= best_score - CLOSE), key=lambda t: t.evidence)
-    last = fit_rows(model, rows.both, f"{' + '.join(winner)}", steps=None if rows.are_all else STEPS, **options)
-    others = ", ".join(f"{' + '.join(c)} {value:.3g}" for value, _, c, _ in tried if c != winner)
+    score, winner, last = max((t for t in tried if t.score >= best_score - CLOSE), key=lambda t: t.result.bound)
+    if rows.are_all:
+        last = fit_rows(last.model, rows.both, " + ".join(winner), **options)
+    others = ", ".join(f"{' + '.join(c)} {value:.3g}" for value, c, _ in tried if c != winner)
     said = f"kernel {' + '.join(winner)}: {score:.3g} nats for each of {rows.judges} held-out labels"
-    prior = _without_gates(last.model, names, winner)
-    return Found(prior, last.model.likelihood, f"{said} ({others})", last, rows.are_all)
+    prior, likelihood = _winner(last.model, names, winner), last.model.likelihood
+    if not rows.are_all:
+        prior, likelihood = _moderate(prior, likelihood, data)
+    return Found(prior, likelihood, f"{said} ({others})", last, rows.are_all)
 
 
 def _some_rows(data: Data, key: Array) -> _Rows:
-    """Rows in random order, padded by rows of weight 0 to a number that many sizes share."""
+    """Rows in random order, padded by rows that do not count to a number that many sizes share."""
     N, outputs = len(data), np.asarray(data.mask).shape[1]
-    few = min(N, max(16, (ROWS + JUDGES) // outputs))
-    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 1), N))[:few]
-    training = int(np.ceil(few * ROWS / (ROWS + JUDGES)))
+    train, judge = ROWS if _is_exact(data) else MORE_ROWS
+    few = min(N, max(16, (train + judge) // outputs))
+    order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(N)[:few]  # compiles nothing
+    training = int(np.ceil(few * train / (train + judge)))
     both = padded(data, order)
-    place = np.arange(len(both))
-    w = own_array(np.where(place < training, np.asarray(both.weight), 0.0), as_inputs(data.x).dtype)
+    train = _without_rows(both, slice(training, None))
     judges = int(np.asarray(both.mask)[training:few].sum())
-    return _Rows(both, eqx.tree_at(lambda d: d.weight, both, w), max(judges, 1), few == N)
+    return _Rows(both, train, few, max(judges, 1), few == N)
 
 
 def padded(data: Data, order: np.ndarray) -> Data:
-    """Rows in an order, and rows of weight 0 up to a multiple of 64 or a sixteenth, which many sizes share.
+    """Rows in an order, and rows that do not count up to a multiple of 64 or a sixteenth, which many sizes share.
 
     Examples:
         >>> len(padded(Data([0.0, 1.0], [2.0, 3.0]), np.arange(2)))
@@ -178,14 +185,20 @@ def padded(data: Data, order: np.ndarray) -> Data:
     step = 64 * max(1, n // 1024)
     size = -(-n // step) * step
     rows = data.rows(own_array(np.concatenate([order, np.full(size - n, order[0])]), int))
-    weight = np.ones(size) if rows.weight is None else np.array(rows.weight)
-    weight[n:] = 0.0
-    w = own_array(weight, as_inputs(data.x).dtype)
-    return eqx.tree_at(lambda d: d.weight, rows, w, is_leaf=lambda leaf: leaf is None)
+    return _without_rows(rows, slice(n, None))
+
+
+def _without_rows(data: Data, left_out: slice) -> Data:
+    """The data with some rows that do not count: their weight is 0, and their labels are missing."""
+    weight = np.ones(len(data)) if data.weight is None else np.array(data.weight)
+    mask = np.array(data.mask)
+    weight[left_out], mask[left_out] = 0.0, False
+    new = own_array(weight, as_inputs(data.x).dtype), own_array(mask, bool)
+    return eqx.tree_at(lambda d: (d.weight, d.mask), data, new, is_leaf=lambda leaf: leaf is None)
 
 
 def _start(data: Data, likelihood: AbstractLikelihood, names: list[str], outputs: int) -> Model:
-    """All terms behind gates, with the scales of the data; each term has the variance of the labels."""
+    """All terms, with the scales of the data; each term has the variance of the labels."""
     x = as_inputs(data.x)
     one, each = jnp.ones(x.shape[1], x.dtype), jnp.full(x.shape[1], 1.0 / x.shape[1], x.dtype)
     made: dict[str, Callable[[], AbstractKernel]] = {
@@ -199,11 +212,83 @@ def _start(data: Data, likelihood: AbstractLikelihood, names: list[str], outputs
     kernels: list[AbstractKernel] = [Sum([made[name]() for name in names]) for _ in range(outputs)]
     prior = with_constant_means(kernels, x.dtype)
     model = scales(cast(Model(SparseGP(prior, InducingPoints(x[:1])), likelihood), x.dtype), data)
-    closed = jnp.full((), CLOSED, x.dtype)
-    terms = [[_scaled(term, float(len(names))) for term in kernel.terms()] for kernel in _prior(model).kernels]
-    gated: list[AbstractKernel] = [Sum([Product([Constant(closed), term]) for term in own]) for own in terms]
-    prior = with_constant_means(gated, x.dtype, _prior(model))
-    return Model(SparseGP(prior, InducingPoints(x[:1])), model.likelihood)
+    return _changed(model, names, lambda _, term: _Gated(_gate(False), _scaled(term, float(len(names)))))
+
+
+def _is_exact(data: Data) -> bool:
+    """Whether the labels are few enough for the evidence itself."""
+    return int(np.asarray(data.mask).sum()) <= EXACT
+
+
+def _moderate(
+    prior: AbstractPrior, likelihood: AbstractLikelihood, data: Data
+) -> tuple[AbstractPrior, AbstractLikelihood]:
+    """Hyperparameters from which a fit to more rows can go on.
+
+    Few rows may leave a column or a term out: where a lengthscale is huge or a variance tiny, the gradient vanishes,
+    and more rows could not bring them back. They may also explain noise by a kernel with tiny lengthscales, for which
+    inducing points would have to be as many as the rows.
+    """
+    x, y = np.asarray(data.x), np.where(np.asarray(data.mask), np.asarray(data.y, float), np.nan)
+    variance = float(np.nanmean(np.nanvar(y, axis=0)))
+    new: dict[int, Array] = {}
+    for kernel in prior.kernels:
+        starts = {id(start.leaf): np.asarray(start.value, float) for start in kernel.start(x)}
+        for leaf in kernel.lengthscales():
+            value = starts[id(leaf)]
+            new[id(leaf)] = own_array(np.clip(np.asarray(leaf), SHORTEST * value, LONGEST * value), leaf.dtype)
+        for leaf, _ in kernel.amplitude():
+            new[id(leaf)] = own_array(np.maximum(np.asarray(leaf), LEAST * variance / leaf.size), leaf.dtype)
+    prior = with_constant_means([_replaced(kernel, new) for kernel in prior.kernels], x.dtype, prior)
+    if _is_exact(data):
+        return prior, likelihood
+    return prior, jax.tree.map(
+        lambda a: jnp.maximum(a, LEAST_NOISE * variance) if eqx.is_inexact_array(a) else a, likelihood
+    )
+
+
+class _Gated(AbstractKernel):
+    """A term of a sum, which costs nothing while its gate is closed."""
+
+    is_open: Bool[Array, ""]
+    term: AbstractKernel
+
+    @property
+    def smoothness(self) -> int | float:
+        return self.term.smoothness
+
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
+        return self._if_open(lambda: self.term(x, y))
+
+    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
+        return self._if_open(lambda: self.term.gram(X, X2))
+
+    def diag(self, X: Points) -> Float[Array, " N"]:
+        return self._if_open(lambda: self.term.diag(X))
+
+    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
+        return self.term.random_features(key, num, dim)
+
+    def lengthscales(self) -> list[Array]:
+        return self.term.lengthscales()
+
+    def _if_open(self, covariance: Callable[[], Array]) -> Array:
+        shape = jax.eval_shape(covariance)
+        return jax.lax.cond(self.is_open, covariance, lambda: jnp.zeros(shape.shape, shape.dtype))
+
+
+def _gate(is_open: bool) -> Bool[Array, ""]:
+    return own_array(is_open, bool)
+
+
+def _changed(model: Model, names: list[str], change: Callable[[str, Any], AbstractKernel]) -> Model:
+    """The model with other terms: those that `change` makes of names and terms."""
+    prior = _prior(model)
+    kernels: list[AbstractKernel] = [
+        Sum([change(name, term) for name, term in zip(names, kernel.terms(), strict=True)]) for kernel in prior.kernels
+    ]
+    prior = with_constant_means(kernels, dtype_of(model), prior)
+    return Model(SparseGP(prior, _layer(model).features), model.likelihood)
 
 
 def with_constant_means(kernels: list[AbstractKernel], dtype: Any, like: AbstractPrior | None = None) -> AbstractPrior:
@@ -237,73 +322,43 @@ def _starts(
     tried: list[_Tried],
     simplest: tuple[str, ...],
 ) -> list[Model]:
-    """Where a candidate starts: where the simplest has ended, if it has the same terms and more; else from the data."""
-    before = [model for _, _, other, model in tried if other == simplest and set(other) < set(candidate)]
+    """Where a candidate starts: where the best one with some of its terms has ended; else from the data."""
+    before = [one for one in tried if set(one.candidate) < set(candidate)]
     if before:
-        added = {name: NEW for name in candidate if name not in simplest}
-        return [_with_gates(_with_noise(before[0], 1.0, 1.0, added, names), names, candidate)]
-    share = dict.fromkeys(names, 1.0 / len(candidate))
-    plain = _with_noise(start, 1.0, 1.0, share, names)
-    starts = [plain] if candidate != simplest else [plain, _with_noise(start, SHORTER, NOISE, share, names)]
-    return [_with_gates(model, names, candidate) for model in starts]
+        best = max(before, key=lambda one: one.result.bound)
+        share = {name: 1.0 if name in best.candidate else NEW for name in candidate}
+        return [_opened(best.result.model, names, share)]
+    share = dict.fromkeys(candidate, 1.0 / len(candidate))
+    plain = _opened(start, names, share)
+    return [plain] if candidate != simplest else [plain, _opened(start, names, share, SHORTER, NOISE)]
 
 
-def _with_noise(model: Model, shorter: float, noise: float, share: dict[str, float], names: list[str]) -> Model:
-    """The model with shorter lengthscales, a tenth of the noise or so, and other variances of some terms."""
-    prior = _prior(model)
-    kernels: list[AbstractKernel] = []
-    for kernel in prior.kernels:
-        terms = [
-            Product([gate, _scaled(term, share.get(name, 1.0))])
-            for name, (gate, term) in zip(names, (term.factors() for term in kernel.terms()), strict=True)
-        ]
-        whole = Sum(terms)
-        short = {id(leaf): leaf / shorter for leaf in whole.lengthscales()}
-        kernels.append(_replaced(whole, short))
+def _opened(model: Model, names: list[str], share: dict[str, float], shorter: float = 1.0, noise: float = 1.0) -> Model:
+    """The model with open gates for some terms, whose variances are multiplied by their share."""
+
+    def change(name: str, gated: _Gated) -> AbstractKernel:
+        term = _scaled(gated.term, share.get(name, 1.0))
+        term = _replaced(term, {id(leaf): leaf / shorter for leaf in term.lengthscales()})
+        return _Gated(_gate(name in share), term)
+
     likelihood = jax.tree.map(lambda a: a * noise if eqx.is_inexact_array(a) else a, model.likelihood)
-    prior = with_constant_means(kernels, dtype_of(model), prior)
-    return Model(SparseGP(prior, _layer(model).features), likelihood)
+    return Model(_changed(model, names, change).layers, likelihood)
 
 
-def _with_gates(model: Model, names: list[str], candidate: tuple[str, ...]) -> Model:
-    """The model with open gates for the terms of a candidate."""
-    values = [1.0 if name in candidate else CLOSED for name in names]
-    new = {
-        id(gate): jnp.full_like(gate, value)
-        for kernel in _prior(model).kernels
-        for value, gate in zip(values, _gates(kernel), strict=True)
-    }
-    return _replaced(model, new)
-
-
-def _without_gates(model: Model, names: list[str], winner: tuple[str, ...]) -> AbstractPrior:
-    """The prior with the kernel of the winner alone."""
+def _winner(model: Model, names: list[str], candidate: tuple[str, ...]) -> AbstractPrior:
+    """The prior with the terms of the winner alone."""
     prior = _prior(model)
     kernels: list[AbstractKernel] = []
     for kernel in prior.kernels:
-        terms = [term.factors()[1] for name, term in zip(names, kernel.terms(), strict=True) if name in winner]
+        gated: Any = kernel.terms()
+        terms = [one.term for name, one in zip(names, gated, strict=True) if name in candidate]
         kernels.append(terms[0] if len(terms) == 1 else Sum(terms))
     return with_constant_means(kernels, dtype_of(model), prior)
 
 
-def _judged(candidate: tuple[str, ...], model: Model, rows: _Rows) -> _Tried:
-    both, train = (float(compiled(_log_evidence)(model, data)) for data in (rows.both, rows.train))
-    if not np.isfinite([both, train]).all():  # the covariance is singular
-        return _Tried(-np.inf, -np.inf, candidate, model)
-    return _Tried((both - train) / rows.judges, both, candidate, model)
-
-
-def _log_evidence(model: Model, data: Data) -> Array:
-    return log_evidence(model, data)
-
-
 def _frozen(model: Model) -> Any:
-    """Features do not matter, and gates stay."""
-    return _layer(model).features, [_gates(kernel) for kernel in _prior(model).kernels]
-
-
-def _gates(kernel: AbstractKernel) -> list[Array]:
-    return [term.factors()[0].amplitude()[0][0] for term in kernel.terms()]
+    """Features do not matter."""
+    return _layer(model).features
 
 
 def _layer(model: Model) -> SparseGP:

@@ -17,6 +17,7 @@ from inducing.data import Data
 from inducing.training.ascent_by_passes import StreamedAscent
 from inducing.training.checkpoint import Checkpoint
 from inducing.training.compiled_steps import shuffled, start_key
+from inducing.training.levelling import GAIN
 from inducing.training.monitor import AT_START, STOPPED, TIME, Monitor, Outcome
 from inducing.training.problem import Problem
 from inducing.training.run import Run
@@ -259,18 +260,21 @@ def _converge(search: _Search, steps: int, monitor: Monitor) -> str:
     """Run SciPy's L-BFGS, and restart it if it gives up early; the reason for the end."""
     from scipy.optimize import minimize  # imported by `maximise` in another thread
 
-    for _ in range(RESTARTS):
+    for restarts in range(RESTARTS):
         before = search.began = search.best_f
         left = steps - monitor.step
         if left <= 0:
             return "all steps done"
-        options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 60, "maxls": 30, "ftol": 1e-10, "gtol": 1e-5}
+        options = {"maxiter": left, "maxfun": 20 * left, "maxcor": 60, "maxls": 15, "ftol": 1e-10, "gtol": 1e-5}
         done = minimize(
             search.value, search.best_x, jac=True, method="L-BFGS-B", callback=search.callback, options=options
         )
         if done.status == 0:
             return "converged"
-        if before - search.best_f <= 1e-9 * (1.0 + abs(search.best_f)):  # rounding hides the slope from line searches
+        little = 1e-9 * (1.0 + abs(search.best_f))
+        if restarts and monitor.num_data is not None:
+            little = max(little, GAIN * monitor.num_data)
+        if before - search.best_f <= little:  # rounding errors hide the slope from line searches
             return "converged as far as rounding allows"
     return "the line search gave up" if monitor.step < steps else "all steps done"
 
