@@ -68,8 +68,7 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
 
     Raises:
         ValueError: the file is damaged, was not written by `ig.save`, holds values that its parts do not allow, or
-        names a
-            class or function that is not in `parts`. The message names the file and what is wrong.
+            names a class or function that is not in `parts`. The message names the file and what is wrong.
         OSError: there is no such file, or it cannot be read.
 
     Examples:
