@@ -1,7 +1,7 @@
-"""The data sets of the examples: read from the folder INDUCING_DATA, or made up with the same shapes where it has none.
+"""The data sets of the examples, read from the folder INDUCING_DATA, or made up if a file is missing.
 
-The made-up data let every example run on any machine. They resemble the real ones only roughly, so the figures and
-scores of an example mean something on the real data alone.
+The made-up data have the same shapes, so every example runs on any machine. They resemble the real data only roughly:
+figures and scores are meaningful only with the real data.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Additive regression on the power-plant data: f(x) = Σ_d f_d(x_d), each part with its own Fourier features.
+"""Additive regression on the power-plant data: f(x) = Σ_d f_d(x_d), where each term has its own Fourier features.
 
-Kuu is block diagonal with diagonal-plus-low-rank blocks, and Kuf does not depend on the kernel inside the intervals.
-The single parts can be looked at, which a model of all inputs at once does not allow.
+Kuu is block diagonal with diagonal-plus-low-rank blocks, and inside the intervals of the features Kuf does not depend
+on the kernel's parameters. The figure shows each term by itself, which a model without this structure does not allow.
 Data: INDUCING_DATA (default ../shared/data), `power.npz`.
 """
 

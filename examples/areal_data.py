@@ -1,7 +1,8 @@
-"""Aggregated data: averages over regions, and the map behind them (`features.RegionAverage`, section 2.3).
+"""Aggregated data: a map inferred from averages over regions (`features.RegionAverage`, section 2.3).
 
-A surface is seen only as noisy averages over 60 rectangles. Their averages are inducing variables u, so the noisy
-ones have the posterior p(u | y) in closed form, and the sparse GP with q(u) = p(u | y) is the exact posterior of f.
+Only noisy averages of a surface over 60 rectangles are observed. The noise-free averages are the inducing variables u.
+Their posterior p(u | y) has a closed form, and the sparse GP with q(u) = p(u | y) is the exact posterior of the
+surface.
 """
 
 from pathlib import Path

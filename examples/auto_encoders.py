@@ -1,9 +1,9 @@
-"""Variational auto-encoders, with and without conditions (section 3.3 and the appendix).
+"""Variational auto-encoders, unconditional and conditional (section 3.3 and the appendix).
 
-The encoder amortises q(h | x, y); the decoder is a network, as a point estimate (a Deterministic layer) or as a
-posterior over its weights (BayesianDense layers); nothing else is new. Left: a VAE of points on two half moons.
-Right: conditional ones, for p(y | x) of a relation with two branches, that is not seen for x > 1: there samples of the
-posterior spread wider than those of the point estimate.
+The encoder amortises q(h | x, y). The decoder is a network whose weights are point estimates (a Deterministic layer) or
+have a posterior (BayesianDense layers). Left: a VAE of points on two half moons. Right: conditional VAEs of p(y | x)
+for a relation with two branches and no data for x > 1. There, the samples of the Bayesian decoder spread wider than
+those of the point estimate.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Bayesian neural networks as stacks of layers (sections 3.1, 3.3 and 3.5), under the same bound and the same `fit`.
+"""Bayesian neural networks as stacks of layers (sections 3.1, 3.3 and 3.5), with the same bound and the same `fit`.
 
-Homoscedastic, heteroscedastic (two outputs: mean and log standard deviation), and with a latent variable of each
-datum as another input. The noise of the data grows with x.
+The noise of the data grows with x. Three networks are compared: one with constant noise, one with two outputs (the mean
+and the logarithm of the noise's standard deviation), and one with a latent variable for each datum as a second input.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Draws of a deep GP prior at depths 1, 2, 4 and 8 (section 2.5).
+"""Draws from deep GP priors of depth 1, 2, 4 and 8 (section 2.5).
 
-Each layer is a GP with a squared-exponential kernel of lengthscale 0.7 and mean zero. With depth, functions become
-abrupt and flat: what two inputs share once, they share in all layers above. With the identity as mean they become
-abrupt too, but keep their range.
+Each layer is a GP with a squared exponential kernel of lengthscale 0.7. With zero means, functions become piecewise
+flat with abrupt changes as the depth grows: two inputs that one layer maps to the same value stay together in all
+layers above. With identity means they also become abrupt, but keep their range.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""A deep GP on a step and on the motorcycle data (section 4.4): jumps that a stationary GP cannot make.
+"""A deep GP on a step function and on the motorcycle data (section 4.4): jumps that a stationary GP cannot follow.
 
-The deep model is `ig.deep_gp`; it is trained by the same `ig.fit` as the shallow one. Held-out labels are scored each
-by itself and all jointly (eq:pred_sparse_gp_iid, eq:pred_deep_sparse_gp_iid): neighbours share what is unknown of f.
+`ig.deep_gp` builds the deep model, and `ig.fit` trains it like the shallow one. Held-out labels are scored one by one
+and jointly (eq:pred_sparse_gp_iid, eq:pred_deep_sparse_gp_iid); joint scores account for the errors that neighbours
+share.
 Data: INDUCING_DATA (default ../shared/data), `mcycle.npz`.
 """
 

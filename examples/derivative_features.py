@@ -1,7 +1,7 @@
-"""Values and slopes in one u (section 2.3, derivative features; `features.Union`).
+"""Function values and derivatives as inducing variables (section 2.3, derivative features; `features.Union`).
 
-A few places, each with the value of f there and its derivative: nearly as good as twice as many values. Left: q(f) with
-6 of either kind, which need not stand together. Right: the bound for equal numbers of features.
+A value and a derivative at each of a few locations are nearly as good as values at twice as many locations. Left: q(f)
+with 6 of each kind; they need not share locations. Right: the bound for equal numbers of features.
 """
 
 import os

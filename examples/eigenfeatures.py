@@ -1,8 +1,8 @@
-"""Eigenfeatures (section 2.3): Kuu is diagonal, and the leading eigenfunctions say most about f.
+"""Eigenfeatures (section 2.3): Kuu is diagonal, and the leading eigenfunctions explain most of f.
 
-Top: eigenfunctions of the squared exponential under a Gaussian density, in closed form and by Nyström from a sample.
-Bottom: the gap between bound and evidence; Laplacian features on a box are exact for their own kernel (`HilbertSpace`),
-whose evidence tends to the original's.
+Top: eigenfunctions of the squared exponential kernel under a Gaussian density, in closed form and from a sample
+(Nyström). Bottom: the gap between bound and evidence. Laplacian features on a box are exact for the kernel
+`HilbertSpace`, which approximates the original one; its evidence converges to the original evidence.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Fourier features on an interval (section 2.3): variational ones, the paper's plain ones, and inducing points.
+"""Fourier features on an interval (section 2.3): variational features, the paper's plain features, and inducing points.
 
-Left: the interval [a, b] must reach beyond the data, because the features are periodic on it. Right: how the collapsed
-bound approaches the evidence as features are added; Kuu of the first is diagonal plus low rank.
+Left: the interval [a, b] must extend beyond the data, because the features are periodic on it. Right: the collapsed
+bound approaches the evidence as features are added. For the variational features, Kuu is diagonal plus low rank.
 """
 
 import os

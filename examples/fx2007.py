@@ -1,11 +1,11 @@
-"""Exchange rates of 2007: what hidden stretches of three currencies owe to the other ten (section 2.4).
+"""Exchange rates of 2007: three currencies are hidden for a while, and predicted from the other ten (section 2.4).
 
-The Canadian dollar is hidden for days 50–100, the yen for 100–150, the Australian dollar for 150–200. Three priors:
-independent GPs; latent signals that all currencies share, besides one of its own for each (coregionalised); and the
-same with shared signals that reach each currency through a smoothing kernel of its own (convolved).
-The score is SMSE, the squared error over that of the mean of what was seen, averaged over the three, for rates in
-dollars: .263, .081 and .067 here (published by Nguyen & Bonilla 2014: independent .5996, convolved .2427, their
-collaborative model .2125).
+The Canadian dollar is hidden for days 50–100, the yen for 100–150, and the Australian dollar for 150–200. Three priors
+are compared: independent GPs; coregionalised GPs, which add latent signals that all currencies share; and convolved
+GPs, in which each currency sees the shared signals through a smoothing kernel of its own.
+The score is the SMSE, the squared error relative to that of predicting the mean of the observed rates, averaged over
+the three currencies, in dollars: .263, .081 and .067 here. Nguyen & Bonilla (2014) published .5996 (independent), .2427
+(convolved) and .2125 (their collaborative model).
 Data: INDUCING_DATA (default ../shared/data), `fx2007.npz`.
 """
 

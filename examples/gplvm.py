@@ -1,8 +1,8 @@
-"""The Bayesian GP-LVM on the oil-flow data (appendix), and a deep one: 12 measurements of a pipe, three phases.
+"""The Bayesian GP-LVM on the oil-flow data (appendix), shallow and deep: 12 measurements of a pipe, three flow regimes.
 
-There are no inputs. One Gaussian q(h) for each datum, started from principal components; the closed-form bound is
-trained first (ψ-statistics of the squared exponential), then the same model goes on under the sampled one, which takes
-any kernel, and any stack: the deep GP-LVM is the same latent variable below two layers of GPs.
+There are no inputs. Each datum has a Gaussian q(h), which starts at its principal components. The model is trained
+first with the closed-form bound (ψ-statistics of the squared exponential kernel), and then with the sampled bound,
+which works for any kernel and any stack of layers. The deep GP-LVM puts two GP layers above the same latent variable.
 Data: INDUCING_DATA (default ../shared/data), `oil_flow.npz`.
 """
 

@@ -1,8 +1,8 @@
-"""What importance weights buy, and what they cost the encoder (sections 3.2 and 3.4; Tucker et al. 2019).
+"""How importance weighting tightens the bound, and how it affects the encoder's gradients (sections 3.2 and 3.4).
 
-A linear-Gaussian latent-variable model, whose evidence is known. Left: the bound rises to it with R. Right: the
-signal-to-noise ratio of the encoder's gradient falls with R as 1/√R; that of the doubly
-reparameterised one rises.
+The model is a linear-Gaussian latent-variable model, whose evidence is known. Left: the bound approaches the evidence
+as R grows. Right: the signal-to-noise ratio of the encoder's gradient falls as 1/√R, while that of the doubly
+reparameterised gradient (Tucker et al. 2019) rises.
 """
 
 import os

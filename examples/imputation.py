@@ -1,10 +1,11 @@
-"""Missing measurements imputed by a GP-LVM: the oil-flow data of which a quarter of the entries is hidden.
+"""Imputation of missing measurements with a GP-LVM: the oil-flow data with a quarter of the entries hidden.
 
-There are no inputs: each datum has a latent variable, q(h) of which is trained from the entries that were seen.
-`model.reconstruct` predicts all entries with h ~ q(h), and `model.infer` makes q(h) for data that were not there in
-training. Column means and probabilistic PCA (a linear map of h, by EM) are given for comparison.
-The root mean square error of hidden entries, in standard deviations, is 0.351 (new data: 0.352), beside 0.988 (0.999)
-by column means and 0.558 (0.537) by probabilistic PCA. The 95 % intervals hold 91 % of them.
+There are no inputs. Each datum has a latent variable h, whose q(h) is trained from the observed entries.
+`model.reconstruct` predicts all entries with h ~ q(h), and `model.infer` finds q(h) for data that were not used in
+training.
+Column means and probabilistic PCA (a linear map of h, by EM) are given for comparison.
+The root mean square error of the hidden entries, in standard deviations, is 0.351 (new data: 0.352), compared with
+0.988 (0.999) for column means and 0.558 (0.537) for probabilistic PCA. The 95 % intervals contain 91 % of the entries.
 Data: INDUCING_DATA (default ../shared/data), `oil_flow.npz`.
 """
 

@@ -1,7 +1,7 @@
-"""Any φ as a feature (section 2.3, the general definition): u[m] = ∫ f(x) φ_m(x) dx, φ given as a function.
+"""Any φ as a feature (section 2.3, the general definition): u[m] = ∫ f(x) φ_m(x) dx, where φ is a Python function.
 
-Here φ_m is a short wave: a bell around z_m, or a bell with a change of sign. Its covariances come by quadrature, and
-all else (the optimal q(u), the bound, training, predictions) is the same as for every other feature.
+Here φ_m is localised around z_m: a bell, or a bell with a change of sign. Its covariances are computed by quadrature.
+The rest (the optimal q(u), the bound, training, predictions) is the same as for every other feature.
 """
 
 import os

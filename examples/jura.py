@@ -1,7 +1,7 @@
-"""Heavy metals in the soil of the Jura: cadmium, with nickel and zinc to help (section 2.4).
+"""Heavy metals in the soil of the Jura: cadmium, predicted with the help of nickel and zinc (section 2.4).
 
-Cadmium was measured at 259 sites; at 100 others only nickel and zinc are known. A coregionalised GP uses them, a GP of
-cadmium alone cannot. Data: INDUCING_DATA (default ../shared/data), `jura.npz`.
+Cadmium was measured at 259 sites; at 100 other sites only nickel and zinc are known. A coregionalised GP uses them,
+which a GP of cadmium alone cannot. Data: INDUCING_DATA (default ../shared/data), `jura.npz`.
 """
 
 import os

@@ -1,8 +1,8 @@
 """A latent variable makes a GP's predictions multimodal (sections 4.2 and 4.3).
 
-Two branches over one input. A GP can only blur them; a GP of [x, h] with a latent variable h for each datum keeps
-them apart, better so when trained with importance weights. Last, h comes from q(h | x), which predictions use instead
-of the prior p(h): it cannot know the branch of a datum, so it must leave h free.
+The data have two branches over one input. A GP can only blur them. A GP of [x, h], with a latent variable h for each
+datum, separates them, and separates them better if it is trained with importance weights. Finally, predictions sample h
+from q(h | x) instead of the prior p(h). Since x does not reveal the branch of a datum, q(h | x) must stay broad.
 """
 
 import os

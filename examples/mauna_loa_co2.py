@@ -2,8 +2,8 @@
 
     k = trend (quadratic) + slow (Matérn 5/2) + season (periodic × slow change) + short term (Matérn 3/2)
 
-`features.Additive` gives every term of the sum its own inducing variables, so Kuu is block diagonal: Fourier features
-for the Matérn terms, inducing points for the others. Data after 2005 are held out.
+`features.Additive` gives each term of the sum its own inducing variables, so Kuu is block diagonal: Fourier features
+for the Matérn terms, inducing points for the others. The data after 2005 are held out.
 Data: INDUCING_DATA (default ../shared/data), `mauna_loa_co2.npz`.
 """
 

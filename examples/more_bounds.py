@@ -1,12 +1,13 @@
-"""Importance weights over the weights themselves, and a latent variable inside a deep GP (sections 3.2, 3.4 and 4.6).
+"""Importance weighting over the weights themselves, and a latent variable inside a deep GP (sections 3.2, 3.4 and 4.6).
 
-Left: Bayesian linear regression with independent weights in q, whose evidence is known: `ig.iw_elbo_global` rises to it
-with the number of samples of θ, `ig.elbo` stays below. Printed: the same with a latent variable h of each datum as
-another input, weighted over h alone (`ig.elbo`; only with samples of θ is there something to gain, since q(h) is
-optimal for its integral) or over θ and h together (`ig.iw_elbo_global`).
-Middle and right: labels that jump between two branches where a hidden switch is on. The inner GP finds where; a latent
-variable beside its output, one layer further up, chooses the branch. `Skip` hands x on beside f(x), so that the last
-layer sees [x, f(x), h].
+Left: Bayesian linear regression with independent weights in q, whose evidence is known. `ig.iw_elbo_global` approaches
+the evidence as the number of samples of θ grows; `ig.elbo` stays below. The script also prints the bounds of a model
+with a latent variable h for each datum, weighted over h alone (`ig.elbo`) or over θ and h jointly
+(`ig.iw_elbo_global`). Weighting over h alone gains only if θ is sampled, since q(h) is optimal for the bound in which θ
+is integrated out.
+Middle and right: labels that jump between two branches where a hidden switch is on. The inner GP finds where it is on.
+A latent variable beside the inner GP's output chooses the branch, one layer above. `Skip` passes on x beside f(x), so
+the last layer sees [x, f(x), h].
 """
 
 import os

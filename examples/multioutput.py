@@ -1,9 +1,9 @@
-"""Correlated outputs, one of them missing on an interval: the others fill it in (section 2.4).
+"""Correlated outputs, one of which is missing on an interval and is inferred from the others (section 2.4).
 
-Three sensors see two hidden signals. The third fails for a while; a coregionalised GP carries the other two over,
-independent GPs can only return to their mean. The same model is then written in the output-as-input view, where a
-datum is a row (x, p) with one label, and in the naive form, with inducing variables of the outputs instead of the two
-hidden signals: the bounds agree.
+Three sensors see two hidden signals, and the third sensor fails for a while. A coregionalised GP predicts it from the
+other two; independent GPs can only return to their mean. The same model is then written in the output-as-input view,
+where each row (x, p) has one label, and in the naive form, with inducing variables of the outputs instead of the two
+hidden signals. The bounds agree.
 """
 
 import os

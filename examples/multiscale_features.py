@@ -1,7 +1,7 @@
-"""Multiscale features (Lázaro-Gredilla & Figueiras-Vidal 2009): inducing features that choose how widely they look.
+"""Multiscale features (Lázaro-Gredilla & Figueiras-Vidal 2009): inducing features with trained widths.
 
-Each u[m] averages f with a Gaussian of trained width around a trained place. Where f is smooth a wide one tells more
-than a point value, so the bound with few features is a little higher than with as many inducing points.
+Each u[m] averages f with a Gaussian weight of trained location and width. Where f is smooth, a wide average is more
+informative than a point value, so with few features the bound is slightly higher than with as many inducing points.
 """
 
 import os

@@ -1,7 +1,8 @@
 """Fourier features of two inputs (section 2.3): Kuu is a Kronecker product, and so is the root of q(u).
 
-A product of two Matérn kernels on the plane, with all products of their Fourier features: M = M₁ M₂ is large, but Kuu
-is never written down, and q(u) has M₁² + M₂² numbers in its root instead of M². Labels are yes or no.
+The kernel is a product of two Matérn kernels on the plane, and the features are all products of their Fourier features.
+M = M₁ M₂ is large, but Kuu is never formed, and the root of q(u) has M₁² + M₂² entries instead of M². The labels are
+binary.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Shallow sparse GPs and what helps to train them (section 4.1, and the β of section 3.1).
+"""Shallow sparse GPs and how to train them well (section 4.1, and the β of section 3.1).
 
-From left to right. Noise that grows with x: a GP with noise of one size, and a heteroscedastic one of two functions,
-the mean and the logarithm of the noise's standard deviation. Then the first model again, by steps of Adam alone: q(u)
-in the coordinates u, v = u − μ_u and w = Luu⁻¹ v, of which w, whitened, trains best; and generative parameters that are
-clamped for the first steps, without which the noise first takes the signal for its own. Last, the KL counted β times:
-the smaller β is, the surer of itself q(f) becomes.
+From left to right. Noise that grows with x: a GP with constant noise, and a heteroscedastic one with two functions, the
+mean and the logarithm of the noise's standard deviation. Then the first model again, trained with Adam alone: q(u) in
+the coordinates u, v = u − μ_u and w = Luu⁻¹ v, of which the whitened w trains best; and generative parameters that are
+clamped for the first steps, without which the model first explains the signal as noise. Last, the KL divergence
+weighted by β: the smaller β is, the narrower q(f) becomes.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Spherical harmonics as features (section 2.3), next to inducing points on real data at equal time.
+"""Spherical harmonics as features (section 2.3), compared with inducing points on real data for equal training time.
 
-Inputs with a bias column are directions on a sphere; for kernels of directions Kuu is diagonal, and only products of
-the size of the data remain. Left: how much of a kernel's variance the degrees carry. Right: test log-likelihood against
-the time of training on the power (4 inputs) and kin8nm (8 inputs) data: on such tables as many inducing points, which
-go where the data are, do better.
+Inputs with a bias column are treated as directions on a sphere. For kernels of directions Kuu is diagonal, so only
+products of the size of the data remain. Left: the share of a kernel's variance that each degree explains. Right: test
+log-likelihood against training time on the power (4 inputs) and kin8nm (8 inputs) data. On these tables the same number
+of inducing points does better, because they can go where the data are.
 Data: INDUCING_DATA (default ../shared/data), `power.npz` and `kin8nm.npz`.
 """
 

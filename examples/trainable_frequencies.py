@@ -1,12 +1,13 @@
-"""Fourier features whose frequencies are trained (the "future research direction" of section 2.3): when it pays.
+"""Fourier features with trained frequencies (the "future research direction" of section 2.3), and when they help.
 
-A signal with two sharp frequencies that are no multiples of 2π/(b − a). Harmonic features must reach up to the highest
-frequency and then share the energy between neighbours; free ones start at the peaks of the periodogram and move to
-where the energy is, so that the bound is much higher with few of them, and no higher with many.
+The signal has two sharp frequencies that are not multiples of 2π/(b − a). Harmonic features must include all
+frequencies up to the highest, and represent each of the two by its neighbours. Trained frequencies start at the peaks
+of the periodogram and move to the true ones. With few features the bound is therefore much higher; with many it is not.
 
-Then three plane waves in two dimensions, with frequency vectors under a Gaussian window, beside inducing points. A few
-frequencies predict what as many inducing points cannot. For the same time, inducing points soon reach higher bounds:
-they are cheaper, and each explains all frequencies in its neighbourhood, which the trace term of the bound asks for.
+The second part has three plane waves in two dimensions, and frequency vectors under a Gaussian window. A few
+frequencies predict what the same number of inducing points cannot. But for the same training time, inducing points soon
+reach a higher bound: they are cheaper, and each explains all frequencies in its neighbourhood, as the trace term of the
+bound requires.
 """
 
 import os

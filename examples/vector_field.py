@@ -1,7 +1,7 @@
 """A vector field from gradient observations (section 2.4, derivative GP).
 
-At thirty places the slope of an unknown landscape was measured, at two its height. The derivative prior predicts
-the whole vector field, and the landscape under it, each with its standard deviation.
+The slope of an unknown landscape was measured at thirty locations, and its height at two. The derivative prior predicts
+the whole vector field and the landscape itself, both with standard deviations.
 """
 
 import os

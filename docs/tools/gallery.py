@@ -14,8 +14,8 @@ SECTIONS = {
     "2.3": "Interdomain features",
     "2.4": "Several outputs",
     "2.5": "Deep Gaussian processes",
-    "3": "Networks and importance weighting",
-    "4": "Sparse, latent-variable and deep models",
+    "3": "Networks, latent variables and importance weighting",
+    "4": "Sparse GPs, latent variables and depth",
     "appendix": "Unsupervised learning",
 }
 
@@ -50,7 +50,7 @@ def page() -> str:
     lines = [
         "# Gallery",
         "",
-        "Every example ends in a figure. Select one to see its source, or run it: `python examples/nuts.py`.",
+        "Select a figure to see the code that draws it. To run an example yourself: `python examples/nuts.py`.",
     ]
     for start, heading in SECTIONS.items():
         lines += ["", f"## {heading}", "", '<div class="grid cards" markdown>', ""]

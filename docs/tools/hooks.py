@@ -128,7 +128,7 @@ def api_page(module: str) -> str:
     """One module's page: what it is for, its names at a glance, then each of them."""
     names = api.public_names(module)
     lines = [f"# {api.shown_as(module)}", "", inspect.getdoc(sys.modules[module]) or "", ""]
-    lines += ["| name | |", "|---|---|"]
+    lines += ["| name | summary |", "|---|---|"]
     own = []
     for name, value in names.items():
         path = api.home(name, value)

@@ -164,7 +164,7 @@ class Model(Module):
         each sample of its inner layers. Latent variables come from their prior p(h), or from q(h | x) if their encoder
         sees only inputs, by randomised quasi-Monte Carlo: the points of one randomly shifted lattice over the latent
         variables of all layers, the same for all inputs. Random functions are sampled independently for each input.
-        The result takes 16·S bytes for each input and output; beyond it memory is bounded for any N.
+        The result takes 16·S bytes for each input and output; apart from it, memory does not grow with N.
 
         For training data, whose labels say something about their latent variables, see `reconstruct`.
 
@@ -215,7 +215,7 @@ class Model(Module):
             p(y*_n | data) = E p(y*_n | f(x_n, h_n)),    h_n ~ q(h_n | data),  f ~ q(f)
 
         Use it to impute missing labels, to reconstruct and to denoise. The result describes all labels of a datum,
-        seen or not. `log_prob` of labels that are NaN where they were seen is the density of those held out.
+        seen or not. To score held-out labels, call its `log_prob` with NaN in place of those that were seen.
 
         An encoder that sees labels takes any data. One with a Gaussian for each datum takes training data, which
         `Data.index` numbers; `infer` makes Gaussians for new data.
@@ -249,8 +249,8 @@ class Model(Module):
     def infer(self, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None) -> "Model":
         """The model with q(h) of new data, for latent variables that have a Gaussian for each datum.
 
-        The q(h) of each new datum starts as that of the training datum under which its labels are likeliest. Adam then
-        maximises the bound with everything else frozen. Encoders that see labels need none of this.
+        The q(h) of each new datum starts at that of the training datum under which its labels are most likely. Adam
+        then maximises the bound with everything else frozen. Encoders that see labels do not need this.
 
         Args:
             data: `(X, y)` or an `ig.Data`, whose rows are numbered from 0; labels may be missing (NaN).
@@ -259,7 +259,7 @@ class Model(Module):
             key: a random key, by default `jax.random.key(0)`.
 
         Returns:
-            A model for these data, for its `reconstruct`: all but q(h) is as in this one.
+            A model on which to call `reconstruct` for these data. It differs from this one only in q(h).
 
         Raises:
             ValueError: if the model has no such latent variables, or the data do not fit it.

@@ -18,7 +18,7 @@ ONE_THREAD = 199_999  # up to this number of operations (about M³ for each matr
 
 
 def in_turn(fn: Callable[[Array], Any], operations: int = 1) -> Callable[[Array], Any]:
-    """Let a function of batches of matrices work piece by piece, also under `vmap`.
+    """Make a function of batches of matrices work piece by piece, also under `vmap`.
 
     Args:
         fn: a function of matrices [*n, M, M].

@@ -1,4 +1,4 @@
-"""How much memory the machine has, so that what cannot fit is refused before it is allocated."""
+"""How much memory the machine has, so that arrays that cannot fit are refused before they are allocated."""
 
 import math
 import os

@@ -93,7 +93,7 @@ class Programs:
 
 
 def _recent(held: OrderedDict[Any, Any], key: Any, new: Callable[[], Any], most: int) -> Any:
-    """The entry of this key, a new one if there is none, in place of that which was used longest ago."""
+    """The entry of this key, a new one if there is none, which replaces the least recently used one."""
     found = held.get(key)
     if found is None:
         found = held[key] = new()

@@ -1,4 +1,4 @@
-"""The bound that trains every model, and its relatives."""
+"""The bound that trains every model, and other bounds."""
 
 from inducing.bounds.collapsed import collapse as collapse
 from inducing.bounds.collapsed import collapsed_elbo as collapsed_elbo

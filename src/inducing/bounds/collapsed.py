@@ -104,7 +104,7 @@ def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
 def orders_of_sums(model: Model, data: Data) -> tuple[AbstractBound, ...]:
     """What L-BFGS maximises: `quick_bound` as long as it is not NaN, then `careful_bound`.
 
-    Data of one block are few, so that `careful_bound` alone costs no more.
+    If the data fit into one block, `careful_bound` alone costs no more.
 
     Examples:
         >>> import inducing as ig

@@ -17,7 +17,7 @@ from inducing.streams import Stream
 
 
 class Optimum(NamedTuple):
-    """How an objective does without q(u).
+    """How an objective eliminates q(u).
 
     Attributes:
         bound: the objective at the optimal q(u), as a function of the other parameters alone.

@@ -104,7 +104,7 @@ def log_mean_exp(values: Float[Array, "N R"]) -> Float[Array, " N"]:
 
 
 def weighted_sum(data: Data, terms: Float[Array, " N"]) -> Float[Array, ""]:
-    """Σ_n weight_n terms_n over the rows that have labels. Other rows say nothing, their latent variables included."""
+    """Σ_n weight_n terms_n over the rows that have labels. Other rows contribute nothing, not even a KL."""
     seen = jnp.any(labels(data)[1], axis=1)
     if data.weight is None:
         return jnp.sum(jnp.where(seen, terms, 0.0))

@@ -98,7 +98,7 @@ class AbstractFeatures(Module):
     @property
     @question
     def locations(self) -> Float[Array, "n D"] | None:
-        """The points [n, D] in the space of inputs at which the features look at f; None if not at points.
+        """The locations [n, D] of the features in the space of the inputs; None if they have none.
 
         Often there is one point for each feature, but there may be more or fewer: all partial derivatives at one point
         are D features.
@@ -160,7 +160,7 @@ class AbstractFeatures(Module):
 
     @question
     def check_inputs(self, kernel: AbstractKernel) -> None:
-        """Raise a ValueError if the kernel cannot take the points that the features look at."""
+        """Raise a ValueError if the kernel cannot take the locations of the features."""
         check_points(kernel, self.locations)
 
 

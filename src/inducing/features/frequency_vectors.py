@@ -40,8 +40,8 @@ class GaussianFourier(AbstractFeatures):
         C(α, β) = σ² Π_d (ℓ_d/√b_d) exp(−½ (α_d² + β_d²) s_d² a_d/b_d − α_d β_d s_d⁴/b_d)
         Kuu[α, β] = ½ (C(α, −β) ± C(α, β)) for two cosines (+) or two sines (−), and 0 for one of each
 
-    The constant is the cosine of frequency 0. The features see f only where the window does, and as many of them are
-    needed as f has waves there: use them in few dimensions, and if f has few frequencies or is smooth.
+    The constant is the cosine of frequency 0. The features depend on f only inside the window, and their number must
+    grow with the number of waves of f there. Use them in few dimensions, and if f is smooth or has few frequencies.
 
     Draws, and means in coordinates "u", need `apply`, which uses an equidistant grid in up to three dimensions and is
     refused beyond. Bounds and predictions do not need it.

@@ -1,4 +1,4 @@
-"""Features with independent numbers beside them, so that latents may have different numbers of features."""
+"""Features padded with independent variables, so that latents may have different numbers of features."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,8 +14,8 @@ class Padded(AbstractFeatures):
 
         u = (own.apply(f), ε),    ε ~ N(0, I),    Kuu = [[Kuu of own, 0], [0, I]],    Kuf = [Kuf of own; 0]
 
-    `SparseGP` makes them where its latents have different numbers of features, since its arrays hold as many for each
-    latent. What is added changes neither a prediction nor a bound as long as its q is the prior, N(0, I), at which q
+    `SparseGP` uses them if its latents have different numbers of features, because its arrays have one size for all
+    latents. The padding changes neither predictions nor bounds as long as its q equals the prior N(0, I), where q
     starts and where training leaves it.
 
     Args:

@@ -21,13 +21,14 @@ def save(path: str | os.PathLike, model: Any, *, notes: Any = None) -> None:
     list, such as `jnp.tanh` and `jax.nn.relu`. Your own classes and named functions are stored by name; pass them to
     `ig.load`. Tied arrays stay tied.
 
-    Writing is atomic and durable: after a crash, a full disk or a second writer there is the old file or a new one.
+    Writing is atomic and durable: after a crash, on a full disk, or with two writers at once, the path holds either the
+    old file or a complete new one.
 
     Args:
         path: the file; an existing one is replaced.
         model: an `ig.Model`, or any kernel, mean, features, prior, likelihood or layer; or an estimator of
             `inducing.sklearn`, which `GPRegressor.load` reads.
-        notes: anything that JSON can hold, to keep beside the model; `inducing.io.load_notes` reads it.
+        notes: any JSON value to store with the model; `inducing.io.load_notes` reads it.
 
     Raises:
         TypeError: `path` is not a path, or the model holds something that a file cannot hold: a lambda, a function that
@@ -68,8 +69,7 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
 
     Raises:
         ValueError: the file is damaged, was not written by `ig.save`, holds values that its parts do not allow, or
-        names a
-            class or function that is not in `parts`. The message names the file and what is wrong.
+            names a class or function that is not in `parts`. The message names the file and what is wrong.
         OSError: there is no such file, or it cannot be read.
 
     Examples:
@@ -104,7 +104,7 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
 
 
 def load_notes(path: str | os.PathLike) -> Any:
-    """Read what was kept beside a model in a file of `ig.save`.
+    """Read the notes that `ig.save` stored with a model.
 
     Args:
         path: the file.
@@ -113,7 +113,7 @@ def load_notes(path: str | os.PathLike) -> Any:
         The argument `notes` of `ig.save`; None if there was none.
 
     Raises:
-        ValueError: the file is damaged, or is no file of `ig.save`.
+        ValueError: the file is damaged, or was not written by `ig.save`.
         OSError: there is no such file, or it cannot be read.
 
     Examples:

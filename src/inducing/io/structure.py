@@ -3,7 +3,7 @@
 Every value is a list that begins with its kind, so that tuples and lists, integers and floats, NaN and None survive:
 
     ["part", tag, {field: value}]      a module, by its fields
-    ["object", tag, value]             an object that is no module, by what its method `to_state` gave
+    ["object", tag, value]             an object that is not a module, as its `to_state` describes it
     ["function", tag]                  a function of a fixed list, or a user's named one
     ["partial", function, args, {…}]   a function with bound arguments
     ["array", name, dtype]             a JAX array; ["numpy", name, dtype]: of NumPy; ["key", name, impl]: random keys
@@ -34,7 +34,7 @@ DEEPEST = 100  # nested values; models have about ten
 
 @runtime_checkable
 class Stored(Protocol):
-    """What `ig.save` writes although it is no module, such as an estimator: its class says how.
+    """An object that `ig.save` can write although it is not a module, such as an estimator. Its class defines how.
 
     Only the caller of `ig.load` can name the class, in `parts`, so that a file makes no object of its own choice.
     """
@@ -338,7 +338,7 @@ def _exactly(kind: type, value: Any) -> Any:
 
 
 def _read_number(kind: Callable, write: Callable) -> Callable:
-    """A number from its text, of which there is one alone: what `save` writes."""
+    """A number from its text. Only the text that `save` writes is accepted."""
 
     def read(reader: Reader, rest: list, where: str, depth: int) -> Any:
         text = _exactly(str, rest[0])[:400]

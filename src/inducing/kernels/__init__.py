@@ -1,4 +1,4 @@
-"""Covariance functions."""
+"""Covariance functions (kernels), and operations that combine them."""
 
 from inducing.kernels.additive import Additive as Additive
 from inducing.kernels.base import AbstractKernel as AbstractKernel

@@ -44,7 +44,7 @@ class AbstractKernel(Module):
     _such_as = "a kernel, such as ig.kernels.Matern52()"
 
     def __init_subclass__(cls, **kwargs: Any):
-        """Let `kernel(x, y)` refuse matrices, of which many formulas would make one number."""
+        """Make `kernel(x, y)` refuse matrices, which many formulas would silently reduce to one number."""
         super().__init_subclass__(**kwargs)
         own = vars(cls).get("__call__")
         if own is not None and not getattr(own, "__isabstractmethod__", False):
@@ -400,7 +400,7 @@ class AbstractPointKernel(AbstractKernel):
 def _as_kernel(value: Any) -> AbstractKernel:
     """The operand of a kernel: a kernel unchanged, and a number as a `Constant`.
 
-    Anything else is refused here, and not left to Python, since lists and tables have operators of their own.
+    Anything else is refused here and not left to Python, because lists and tables define the same operators.
     """
     # Constant is a kernel, so its module imports this one
     from inducing.kernels.constant import Constant

@@ -19,7 +19,7 @@ class Categorical(AbstractKernel):
 
     This is an exponential of the Hamming distance, ρ_d = exp(−1/ℓ_d). All pairs of categories are equally similar,
     and predictions may contain new categories. To learn a correlation for each pair of categories use `Coregion`.
-    Columns hold the numbers of categories. Use another kernel for the other columns:
+    The columns contain category numbers. Use another kernel for the other columns:
 
         ActiveDims(Matern52(), (0, 1)) * ActiveDims(Categorical(), (2,))
 
@@ -43,7 +43,7 @@ class Categorical(AbstractKernel):
 
     @property
     def continuous_smoothness(self) -> int | float:
-        return math.inf  # all columns hold categories
+        return math.inf  # all columns contain categories
 
     def check_inputs(self, X: np.ndarray) -> None:
         wrong = X[~((np.abs(X - np.round(X)) <= 1e-6) & (X > -0.5))]

@@ -432,7 +432,7 @@ class ChangePoint(AbstractKernel):
         return self._start_steepness(x) + _from_all(self.kernels, lambda kernel: kernel.start(x))
 
     def _start_steepness(self, x: np.ndarray) -> list[Start]:
-        """A change takes about one lengthscale of a single column. A user's value may be as large as can be."""
+        """A change takes about one lengthscale of a single column. A user's value may be arbitrarily large."""
         spread = x[:, self.dim].std() if self.dim < x.shape[1] else 0.0
         if not spread > 0.0:
             return []

@@ -47,7 +47,7 @@ class Coregion(AbstractKernel):
 
     @property
     def continuous_smoothness(self) -> int | float:
-        return math.inf  # the only column holds categories
+        return math.inf  # the only column contains categories
 
     def _index(self, X: Float[Array, "... D"]) -> Int[Array, "..."]:
         if X.shape[-1] != 1:

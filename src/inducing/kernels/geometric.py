@@ -19,7 +19,7 @@ from inducing.parameters import as_whole, fixed, positive
 
 
 class _Space(NamedTuple):
-    """What is asked of a space once."""
+    """The properties of a space, computed once."""
 
     dimension: int
     functions: Any  # the eigenfunctions, orthonormal under the uniform distribution on the space
@@ -71,12 +71,12 @@ class Geometric(AbstractKernel):
     λ_j and φ_j are eigenvalues and eigenfunctions of the Laplacian of the space, of dimension d (0 for graphs), cut
     after `levels` different eigenvalues (on graphs and meshes: eigenfunctions). c makes σ² the average variance
     on the space. Points are rows of X: coordinates of the ambient space, matrices row by row, angles, or the number of
-    a node, in one column. Inducing points must be points of the space too. `features.EigenGeometric` need none, have a
-    diagonal Kuu, and are exact if they are all there are.
+    a node, in one column. Inducing points must be points of the space too. `features.EigenGeometric` need no points and
+    have a diagonal Kuu. They are exact if they include all eigenfunctions of the kernel.
 
     Args:
-        space: a function without arguments that makes a space of `geometric_kernels.spaces`. `ig.load(path, parts=[…])`
-            takes it too if it has a name.
+        space: a function without arguments that makes a space of `geometric_kernels.spaces`. If it is a named function,
+            pass it to `ig.load(path, parts=[…])` too.
         levels: how many eigenvalues to use.
         nu: ν, which is not trained; `math.inf` for the heat kernel.
         lengthscale: ℓ.

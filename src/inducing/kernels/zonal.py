@@ -42,7 +42,7 @@ class AbstractZonal(AbstractKernel):
     @property
     @abc.abstractmethod
     def degree(self) -> int:
-        """The degree n, with which draws grow along rays from the origin."""
+        """The degree n: draws grow as the n-th power of the distance from the origin."""
 
     @abc.abstractmethod
     def angular(self, s: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -170,7 +170,7 @@ class AbstractLayer(Module):
     @property
     @question
     def num_sites(self) -> int:
-        """How many values of each latent function one input needs; predictions take fewer inputs at a time for more."""
+        """How many values of each latent function one input needs. Predictions use smaller blocks if there are many."""
         return 1
 
     @property
@@ -242,7 +242,7 @@ class AbstractLayer(Module):
 
     @question
     def check_index(self, index: np.ndarray) -> None:
-        """Raise a ValueError if arrays of single data do not reach `index` [N]."""
+        """Raise a ValueError if an array with a row for each datum has no row for some entry of `index` [N]."""
 
     @question
     def sample_global(

@@ -53,7 +53,7 @@ class AbstractEncoder(Module):
 
     @abc.abstractmethod
     def check(self, dim: int) -> None:
-        """Raise a ValueError if the encoder cannot be that of latent variables of this dimension."""
+        """Raise a ValueError if the encoder does not suit latent variables of this dimension."""
 
     @question
     def per_datum(self) -> Any:
@@ -62,7 +62,7 @@ class AbstractEncoder(Module):
 
     @question
     def check_index(self, index: np.ndarray) -> None:
-        """Raise a ValueError if the encoder has nothing for some datum of `index` [N]."""
+        """Raise a ValueError if the encoder has no Gaussian for some entry of `index` [N]."""
 
 
 class PerDatumEncoder(AbstractEncoder):

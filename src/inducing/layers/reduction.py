@@ -1,4 +1,4 @@
-"""What q(u) does to single points: the mean that it adds to the prior, and the variance that it takes away."""
+"""The effect of q(u) at single points: the mean that it adds to the prior, and the variance that it removes."""
 
 import jax
 import jax.numpy as jnp

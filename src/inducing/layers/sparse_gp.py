@@ -61,9 +61,10 @@ class SparseGP(AbstractLayer):
 
     Args:
         prior: the GP, such as `ig.GP(kernel)`, with L latent processes and P outputs.
-        features: what u is, such as `ig.features.InducingPoints(Z)`: one object for all latents, or a sequence with
-            one for each. M is their number for each latent. If latents have different numbers, M is the largest, and
-            the features of the others are filled up with numbers that change nothing (`ig.features.Padded`).
+        features: the features that define u, such as `ig.features.InducingPoints(Z)`: one object for all latents, or a
+            sequence with one for each. M is their number for each latent. If latents have different numbers, M is the
+            largest, and the features of the others are padded with variables that have no effect
+            (`ig.features.Padded`).
         mean: the mean of q [L, M], or [M] for one latent. By default that of the prior.
         root: a root of the covariance of q: lower triangular [L, M, M], diagonal [L, M], coupled across latents
             [L·M, L·M], or, for the many features of `features.Product` in w, a tuple of factors of which it is the

@@ -51,7 +51,7 @@ def checked_features(features: Any, prior: AbstractPrior) -> Any:
 
 
 def check_features_suit(features: Any, prior: AbstractPrior, jitter: float) -> None:
-    """Raise an error if a kernel has no covariances of the features, or cannot take the points they look at."""
+    """Raise an error if a kernel has no covariances of the features, or cannot take their locations."""
     jax.eval_shape(lambda: prior.Kuu(features, jitter))
     L = prior.num_latents
     own = features if isinstance(features, tuple) else (features,)

@@ -30,7 +30,7 @@ def start_sample(
 
     @functools.cache
     def outputs() -> Array:
-        inputs, rows = some_rows((x(), data))  # layers may hold much for each row
+        inputs, rows = some_rows((x(), data))  # layers may store much for each row
         return _propagated(layer, inputs, rows, jax.random.key(next(seeds)))
 
     return outputs

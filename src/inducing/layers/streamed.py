@@ -1,4 +1,4 @@
-"""A sparse GP whose bound counts what an earlier one learnt from rows that are gone (Bui, Nguyen & Turner 2017)."""
+"""A sparse GP whose bound includes what an earlier one learnt from rows now gone (Bui, Nguyen & Turner 2017)."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def _united(first: Any, second: Any) -> Any:
 
 
 class Factor(Module):
-    """The factor (q_old(a) / p_old(a))^λ of old features a, which stands for rows that are gone.
+    """The factor (q_old(a) / p_old(a))^λ of old features a, which replaces rows that are no longer available.
 
     Args:
         features: a; None if they are the features of the layer, whose prior did not change either.

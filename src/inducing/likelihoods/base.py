@@ -271,7 +271,7 @@ class AbstractLikelihood(Module):
 
     @question
     def check_index(self, index: np.ndarray, seen: np.ndarray) -> None:
-        """Check that the parameters of single data hold for given data.
+        """Check that parameters with one value for each datum cover the given data.
 
         The default checks that every `PerDatum` parameter has a value for each index.
 

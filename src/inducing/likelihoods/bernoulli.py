@@ -97,7 +97,7 @@ class Binomial(AbstractElementwise):
         link: "probit" or "logit".
 
     Raises:
-        ValueError: if `total_count` is not whole, or `link` is another one.
+        ValueError: if `total_count` is not whole, or `link` is neither of them.
 
     Examples:
         >>> import inducing as ig, jax.numpy as jnp

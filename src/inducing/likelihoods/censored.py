@@ -87,7 +87,7 @@ class Censored(AbstractLikelihood):
 
     @property
     def fill(self) -> float:
-        return float("nan")  # a missing bound says something, so it must not become a label
+        return float("nan")  # a missing bound is information, so it must not be filled in
 
     def num_latents(self, num_outputs: int) -> int:
         if num_outputs not in (self.num_outputs, 2 * self.num_outputs):

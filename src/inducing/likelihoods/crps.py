@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 Cdf = Callable[[Array], Array]
 LEVELS = (1e-6, 0.25, 0.5, 0.75, 1 - 1e-6)  # the tails beyond the first and the last enter the score as squares
 _NODES = np.polynomial.legendre.leggauss(64)
-CELLS = 256  # in how many cells a sum over counts is split; with fewer counts it is exact
+CELLS = 256  # the number of cells into which a sum over counts is split; with fewer counts it is exact
 
 
 def crps_of_gaussians(

@@ -135,7 +135,7 @@ class Predictive(eqx.Module):
         """The central interval of each output: its quantiles (1 ∓ level)/2.
 
         Args:
-            level: the probability that the interval holds.
+            level: the probability that the interval contains.
 
         Returns:
             Its lower and upper ends, [N, P] each.
@@ -153,7 +153,7 @@ class Predictive(eqx.Module):
             CRPS = ∫ (P(label ≤ z) − 1{z ≥ y})² dz = E|Y − y| − ½ E|Y − Y′|
 
         It has the unit of y, and is |Y − y| if the prediction is certain. For Gaussian noise it has a closed form. For
-        counts and classes, by their numbers, it is a sum (for two classes, half the Brier score); else it is
+        counts, and for classes by their numbers, it is a sum (for two classes, half the Brier score). Otherwise it is
         integrated between quantiles. `inducing.scores.crps` is its mean.
 
         Args:

@@ -40,7 +40,7 @@ def start_by_symmetry(likelihood: "AbstractLikelihood", y: np.ndarray) -> Latent
         g(f + c, z + c; θ) = g(f, z; θ),
 
     then z is f plus noise, and the latents have the centre (less the mean of the noise) and the variance of z. If a
-    change of unit is made up for by positive parameters θ_j,
+    change of unit can be compensated by positive parameters θ_j,
 
         g(c f, c z; c^p_j θ_j) = g(f, z; θ_j) − log c,    p_j ∈ {0, 1, 2, −1, −2},
 

@@ -148,7 +148,7 @@ class AbstractPrior(Module):
 
         Returns:
             A prior with the same latents. Its sites and outputs are the derivatives of the first site or output, then
-            those of the second, and so on. Its mean may be any. None (the default) if there is none.
+            those of the second, and so on. Its mean does not matter. None (the default) if there is no better way.
         """
         return None
 

@@ -62,9 +62,9 @@ class AbstractSmoothing(Module):
     @property
     @question
     def num_derivatives(self) -> int | float:
-        """Up to which order `derivative_rule` has derivatives (`math.inf` for all). By default 0.
+        """The highest order of derivatives that `derivative_rule` computes (`math.inf` for all). By default 0.
 
-        Those of a higher order are derivatives of the latents.
+        Derivatives of a higher order act on the latents.
         """
         return 0
 
@@ -289,7 +289,7 @@ class ConvolutionProcess(AbstractPrior):
             quadrature for others; `Smoothing` takes any function and uses quadrature.
         latents: a sequence of L GPs or kernels, or a single one that all latents share. Members of the sequence may be
             any priors, and so may a single one: their outputs are the functions g, as many as G has columns. Their
-            convolution is a sum over the nodes of a quadrature rule, also where that of a GP has a closed form.
+            convolution is then computed by quadrature, even if that of a GP would have a closed form.
         mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
 
     Raises:

@@ -41,7 +41,7 @@ class Independent(AbstractPrior):
         mean: one of `ig.means` with values [N] or [N, P], or a number. It is added to the means of the GPs.
 
     Raises:
-        TypeError: if `latents` contains anything else than GPs and kernels.
+        TypeError: if `latents` contains anything other than GPs and kernels.
         ValueError: if `num` is missing or does not fit.
 
     Examples:

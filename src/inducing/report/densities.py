@@ -47,7 +47,7 @@ def plot_density(
 
     Raises:
         ValueError: if inputs have several columns, the model has several outputs, or `size` or `draws` is not a
-        positive integer.
+            positive integer.
 
     Examples:
         >>> import inducing as ig

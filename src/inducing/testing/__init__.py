@@ -2,9 +2,9 @@
 
 Every abstract base class makes promises: a kernel's Gram matrix is symmetric and positive semi-definite, the expected
 log density of a likelihood is the expectation of its log density, a layer's samples have the moments that it states.
-The functions of this module check those promises on a few points. Call them in the tests of your own parts; our test
-suite runs them on every part of the library. A broken promise raises an AssertionError of one sentence that names the
-part, the promise and what was found.
+The functions of this module check those promises at a few points. Call them in the tests of your own parts; our test
+suite runs them on every part of the library. If a promise is broken, they raise an AssertionError that names the part,
+the promise and what was found.
 
 
 """

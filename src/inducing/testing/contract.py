@@ -1,4 +1,4 @@
-"""What all contract checks share: sentences of broken promises, comparisons, structure, dtypes and gradients."""
+"""What all contract checks share: error messages, comparisons, and checks of structure, dtypes and gradients."""
 
 import dataclasses
 import functools

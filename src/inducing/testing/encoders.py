@@ -33,7 +33,7 @@ def check_encoder(encoder: AbstractEncoder, dim: int, data: Any) -> None:
     Args:
         encoder: the encoder to check.
         dim: the dimension d of the latent variable.
-        data: an `ig.Data`, or what makes one, with what the encoder sees; at least two rows.
+        data: (X, y) or an `ig.Data`, with everything that the encoder sees; at least two rows.
 
     Raises:
         AssertionError: if the encoder breaks the contract.

@@ -26,7 +26,7 @@ def check_objective(objective: Callable, model: Model, data: Any) -> None:
     Args:
         objective: a function of (model, data), which may also take `key` and `num_data`.
         model: a model for which the objective is meant.
-        data: an `ig.Data`, or what makes one.
+        data: (X, y) or an `ig.Data`.
 
     Raises:
         AssertionError: if the objective cannot be used.
