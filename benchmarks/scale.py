@@ -1,195 +1,246 @@
-"""Data larger than memory, and several processes: rows/s of reading, times of steps and passes, memory.
+"""Data larger than memory, and several processes: reading, steps, passes, memory, and a model of what they cost.
 
-    python benchmarks/scale.py read [ROWS]              rows/s of streams, without training
-    python benchmarks/scale.py processes [ROWS]         time per step and per pass on 1 and 2 processes
-    python benchmarks/scale.py rows [MOST]              time per row and peak memory against the number of rows
-    python benchmarks/scale.py overhead                 a step on a stream against one in memory
-    python benchmarks/scale.py flights FILE             held-out log density, streamed and in memory
+    python benchmarks/scale.py                                  everything: about ten minutes on two cores
+    python benchmarks/scale.py --only processes rows            some of it
+    python benchmarks/scale.py --largest 1e7                    fewer rows
+    python benchmarks/scale.py --quick                          tiny sizes, to see whether it runs
+    python benchmarks/scale.py --only                           only write the tables
 
-Parquet files are made on the fly, in a folder that is removed at the end.
+Synthetic Parquet files are written into a folder that is removed at the end; `--largest` and half of the free disk
+limit them. Each measurement has processes of its own (`benchmarks/workers/scale_ours.py`), one core for each. Results
+are merged into `benchmarks/results/scale.json`, and tables are written into `docs/scale.md`. The data of
+`nyc_flights` are in the folder that `INDUCING_DATA` names (default `../shared/data`).
 """
 
 import argparse
+import datetime
 import itertools
 import json
 import os
-import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import scipy.optimize
+from speed import HERE, machine
 
-jax.config.update("jax_enable_x64", True)
-
-import inducing as ig  # noqa: E402
-
-if "INDUCING_PROCESS" in os.environ:
-    ig.distributed.initialize()
-
-import numpy as np  # noqa: E402
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet  # noqa: E402
-
-D, M, BATCH = 8, 128, 8192
-NAMES = [f"x{i}" for i in range(D)]
+PAGE, RESULTS, WORKER = HERE.parent / "docs" / "scale.md", HERE / "results" / "scale.json", HERE / "workers"
+D, M, BATCH, FILE, GROUP = 8, 128, 8192, 2**17, 2**16
+BYTES = 8 * (D + 1)  # of a row
+UNALIGNED = 4992  # rows of a minibatch, so that windows do not end where row groups do
+LIMIT = 300  # seconds that the processes of one measurement may take
+GPU, NCCL = 300, 2e-5  # assumed: how much faster than a core a GPU is, and seconds of a message between GPUs
 
 
-def write_rows(folder: Path, rows: int, per_file: int = 2**20, group: int = 2**16) -> None:
-    """Synthetic rows: a sum of sines with noise."""
+class Sizes(NamedTuple):
+    """How much is measured.
+
+    Attributes:
+        batches: sizes of minibatches.
+        rows: rows of minibatches in a measurement.
+        passes: numbers of files of a pass.
+        epoch: rows of which an epoch is read.
+        most: the most rows over which a pass is timed.
+        flights: steps on nyc_flights.
+        rounds: how often measurements that are compared are repeated in turn.
+    """
+
+    batches: tuple[int, ...]
+    rows: int
+    passes: tuple[int, ...]
+    epoch: int
+    most: int
+    flights: int
+    rounds: int
+
+
+FULL = Sizes((1024, 4096, BATCH, 16384), 300_000, (1, 2, 4), 2**22, 10**6, 1000, 2)
+QUICK = Sizes((512, 1024, BATCH), 5_000, (1, 2), 2**18, 10**5, 60, 1)
+
+
+def write_rows(folder: Path, rows: int) -> list[str]:
+    """Files of a sum of sines with noise. All hold the same rows, each in another order: that is faster to make."""
     rng = np.random.default_rng(0)
-    for i, first in enumerate(range(0, rows, per_file)):
-        X = rng.normal(size=(min(per_file, rows - first), D))
-        y = np.sin(X).sum(axis=1) + 0.3 * rng.normal(size=len(X))
-        table = pa.table({name: X[:, j] for j, name in enumerate(NAMES)} | {"y": y})
-        pa.parquet.write_table(table, folder / f"{i:05d}.parquet", row_group_size=group, compression="none")
+    X = rng.normal(size=(min(FILE, rows), D))
+    columns = [*X.T, np.sin(X).sum(axis=1) + 0.3 * rng.normal(size=len(X))]
+    names = [*(f"x{i}" for i in range(D)), "y"]
+    paths = []
+    for i, first in enumerate(range(0, rows, FILE)):
+        here = [np.roll(column, 977 * i)[: rows - first] for column in columns]
+        paths.append(str(folder / f"{i:05d}.parquet"))
+        whole = pa.table(dict(zip(names, here, strict=True)))
+        pa.parquet.write_table(whole, paths[-1], row_group_size=GROUP, compression="none", use_dictionary=False)
+    return paths
 
 
-def stream_of(folder: Path) -> ig.Stream:
-    return ig.Stream(folder, x=NAMES, y="y")
-
-
-def model_of(data: ig.Data) -> ig.Model:
-    Z = ig.initialise.random_subset(data.x, M, key=jax.random.key(0))
-    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52(np.ones(D))), ig.features.InducingPoints(Z))
-    return ig.initialise.scales(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data)
-
-
-def memory() -> float:
-    """The peak memory of this process in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-def read(rows: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows(Path(folder), rows)
-        stream = stream_of(Path(folder))
-        for size in (1024, BATCH):
-            began = time.perf_counter()
-            count = sum(len(batch) for batch in itertools.islice(stream.rows(size, (0,)), rows // size))
-            print(f"minibatches of {size:5d}: {count / (time.perf_counter() - began) / 1e6:6.2f} million rows/s")
-        began = time.perf_counter()
-        count = sum(len(chunk) for chunk in stream.chunks(2**16))
-        rate = count / (time.perf_counter() - began) / 1e6
-        print(f"in order:             {rate:6.2f} million rows/s, {memory():.0f} MB")
-
-
-def steps_and_passes(data: object, sample: ig.Data) -> dict[str, float]:
-    """Medians: the time of a step, that of a value and gradient of the collapsed bound per million rows."""
-    model = model_of(sample)
-    found = {"step": steps_of(data, sample)}
-    if isinstance(data, ig.Stream):
-        ig.fit(model, data, method="collapsed", steps=2, initialise=False, progress=False)
-        began = time.perf_counter()
-        ig.collapsed_elbo(model, data)
-        found["pass"] = time.perf_counter() - began
-    return found | {"memory": memory()}
-
-
-def one_process(folder: str) -> None:
-    stream = stream_of(Path(folder))
-    found = steps_and_passes(stream, stream.sample())
-    if jax.process_index() == 0:
-        print("FOUND " + json.dumps(found), flush=True)
-
-
-def launched(folder: str, processes: int) -> dict[str, float]:
+def run(processes: int, jobs: list[list[Any]], cores: int | None = None, cache: str | None = None) -> list[Any]:
+    """What processes find, one core for each; with `cores`, one process on so many."""
     command = [sys.executable, "-m", "inducing", "launch", "--restarts", "0", "--processes", str(processes)]
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    if processes == 1 and sys.platform == "linux":
-        command = ["taskset", "-c", "0", *command]
-    out = subprocess.run([*command, __file__, "one", folder], env=env, capture_output=True, text=True, check=False)
-    lines = [line for line in out.stdout.splitlines() if line.startswith("FOUND ")]
-    if not lines:
-        raise RuntimeError(out.stderr[-2000:])
+    if sys.platform == "linux" and processes == 1:
+        command = ["taskset", "-c", f"0-{(cores or 1) - 1}", *command]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
+    if cache is not None:
+        env |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    worker = [str(WORKER / "scale_ours.py"), json.dumps(jobs)]
+    with subprocess.Popen([*command, *worker], env=env, stdout=-1, stderr=-1, text=True) as running:
+        try:
+            said, errors = running.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            running.terminate()  # it ends its processes
+            sys.exit(f"{processes} processes took more than {LIMIT} seconds at {jobs}.")
+    lines = [line for line in said.splitlines() if line.startswith("FOUND ")]
+    if running.returncode or not lines:
+        sys.exit(f"{processes} processes failed at {jobs}:\n{errors[-3000:]}")
     return json.loads(lines[-1].removeprefix("FOUND "))
 
 
-def processes(rows: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows(Path(folder), rows)
-        times: dict[int, list[dict[str, float]]] = {1: [], 2: []}
-        for _ in range(2):  # interleaved
-            for count, found in times.items():
-                found.append(launched(folder, count))
-        for what in ("step", "pass"):
-            best = {count: min(one[what] for one in found) for count, found in times.items()}
-            ratio = best[1] / best[2]
-            print(f"{what}: 1 process {best[1] * 1e3:.1f} ms, 2 processes {best[2] * 1e3:.1f} ms, {ratio:.2f}×")
+def read(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
+    """Rows/s of reading, and which share of the rows one of several processes reads."""
+    files, small = write_rows(folder, min(sizes.epoch, largest)), sizes.batches[0]
+    jobs = [["in_order", files], *(["reading", files, size, 1] for size in (small, BATCH))]
+    shares = (2, 4, 8, 64)
+    jobs += [["reading", files, BATCH, parts] for parts in shares]
+    jobs.append(["reading", files, UNALIGNED, 2])
+    order, *found = run(1, jobs)
+    return {
+        "rows": len(files) * FILE,
+        "in order": order,
+        "minibatches": {str(small): found[0]["rate"], str(BATCH): found[1]["rate"]},
+        "shares": {str(parts): one["share"] for parts, one in zip(shares, found[2:], strict=False)},
+        "unaligned": found[-1]["share"],
+    }
 
 
-def rows_and_memory(most: int) -> None:
-    rows = 10**5
-    while rows <= most:
-        with tempfile.TemporaryDirectory() as folder:
-            write_rows(Path(folder), rows)
-            found = launched(folder, 1)
-        print(
-            f"{rows:>11,} rows: step {found['step'] * 1e3:6.1f} ms, pass {found['pass']:8.2f} s, "
-            f"{found['pass'] / rows * 1e6:6.2f} µs per row, {found['memory']:6.0f} MB",
-            flush=True,
-        )
-        rows *= 10
+def processes(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
+    """Times of steps and passes on 1, 2 and 4 processes; those of 1 and 2 in turn, of which the least count."""
+    files = write_rows(folder, min(FILE * max(sizes.passes), largest))
+    jobs: list[list[Any]] = [["reduced_numbers", files], *(["all_reduce", 2**k, 40] for k in (10, 14, 18))]
+    kinds = [("natgrad", size) for size in sizes.batches] + [("adam", BATCH)]
+    for method, size in kinds:
+        jobs.append(["steps", files, size, method, max(20, sizes.rows // size)])
+    jobs += [["passes", files[:count], 2] for count in sizes.passes]
+    found: dict[int, list[list[Any]]] = {1: [], 2: [], 4: []}
+    with tempfile.TemporaryDirectory() as cache:
+        for count in [*(1, 2) * sizes.rounds, 4]:
+            found[count].append(run(count, jobs, cache=cache))
+    steps, bounds = [], []
+    for count, rounds in found.items():
+        for i, (method, size) in enumerate(kinds, 4):
+            least = min(one[i] for one in rounds)
+            steps.append({"processes": count, "method": method, "size": size, "seconds": least})
+        for i, number in enumerate(sizes.passes, 4 + len(kinds)):
+            for kind in ("value", "gradient"):
+                least = min(one[i][kind] for one in rounds)
+                bounds.append({"processes": count, "kind": kind, "size": number * FILE, "seconds": least})
+    reduced = {
+        str(count): {str(2**k): min(one[i] for one in found[count]) for i, k in enumerate((10, 14, 18), 1)}
+        for count in (2, 4)
+    }
+    return {"numbers": found[1][0][0], "all-reduce": reduced, "steps": steps, "passes": bounds}
 
 
-def overhead() -> None:
-    """Interleaved, on the same rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows(Path(folder), 2**18)
-        stream = stream_of(Path(folder))
-        rows = next(stream.chunks(2**18))
-        memory_data = ig.Data(rows.x, rows.y)
-        times: dict[str, list[float]] = {"in memory": [], "streamed": []}
-        for _ in range(3):
-            for name, data in (("in memory", memory_data), ("streamed", stream)):
-                times[name].append(steps_of(data, stream.sample()))
-        best = {name: min(found) for name, found in times.items()}
-        print(f"step in memory {best['in memory'] * 1e3:.2f} ms, streamed {best['streamed'] * 1e3:.2f} ms: ", end="")
-        print(f"{best['streamed'] / best['in memory'] - 1:+.1%}")
+def rows(folder: Path, sizes: Sizes, largest: int) -> list[dict[str, Any]]:
+    """Times and peak memory against the number of rows. The largest is read for one epoch, without training."""
+    most = min(largest, shutil.disk_usage(folder).free // (2 * BYTES))
+    out = []
+    for number in itertools.takewhile(lambda n: n <= most, (10**k for k in range(5, 10))):
+        inside = folder / str(number)
+        inside.mkdir()
+        files = write_rows(inside, number)
+        jobs: list[list[Any]] = [["counting", files], ["steps", files, BATCH, "natgrad", max(20, sizes.rows // BATCH)]]
+        jobs += [["peak"], ["reading", files, BATCH, 1]]
+        if number <= sizes.most:
+            jobs.append(["passes", files, 1])
+        count, step, peak, epoch, *of_passes = run(1, jobs)
+        size = sum(os.path.getsize(path) for path in files)
+        shutil.rmtree(inside)
+        out.append({"rows": number, "bytes": size, "count": count, "step": step, "peak": peak, "epoch": epoch})
+        out[-1] |= {"passes": of_passes[0]} if of_passes else {}
+    return out
 
 
-def steps_of(data: object, sample: ig.Data) -> float:
-    """The time of a step: what 60 of them take beyond 10; the first fit compiles."""
-    model, seconds = model_of(sample), []
-    for steps in (2, 10, 60):
-        result = ig.fit(model, data, method="natgrad", batch_size=BATCH, steps=steps, initialise=False, progress=False)
-        seconds.append(result.history.seconds[-1])
-    return (seconds[2] - seconds[1]) / 50
+def overhead(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
+    """A step on a stream against one in memory, on one core and on two."""
+    files = write_rows(folder, min(2 * FILE, largest))
+    job = [["overhead", files, BATCH, max(20, sizes.rows // BATCH), sizes.rounds + 1]]
+    return {str(cores): run(1, job, cores)[0] for cores in (1, 2)}
 
 
-def flights(path: str) -> None:
-    """A file .npz with X and Y, of which a tenth is held out; columns are standardised."""
-    table = np.load(path)
-    table = np.hstack([table["X"], table["Y"].reshape(len(table["X"]), -1)])
-    table = table[np.random.default_rng(0).permutation(len(table))]
-    table = (table - table.mean(axis=0)) / table.std(axis=0)
-    X, y = table[:, :-1], table[:, -1]
-    held = len(X) // 10
-    train, test = (X[held:], y[held:]), (X[:held], y[:held])
-    for name, data in (("in memory", train), ("streamed", ig.Stream(train))):
-        Z = ig.initialise.kmeans(train[0], M, key=jax.random.key(0))
-        gp = ig.SparseGP(ig.GP(ig.kernels.Matern52(np.ones(X.shape[1]))), ig.features.InducingPoints(Z))
-        result = ig.fit(ig.Model(gp, ig.likelihoods.Gaussian(0.1)), data, method="natgrad", steps=1000, progress=False)
-        density = float(np.mean(result.model.predict(test[0]).log_prob(test[1])))
-        print(f"{name}: mean held-out log density {density:.4f}; {result.message}", flush=True)
+def flights(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
+    """Held-out log densities, streamed and in memory."""
+    data = Path(os.environ.get("INDUCING_DATA", HERE.parent.parent / "shared" / "data"))
+    return run(1, [["flights", str((data / "nyc_flights.npz").resolve()), sizes.flights]], 2)[0]
 
 
-def main() -> None:
+PARTS = {"read": read, "processes": processes, "rows": rows, "overhead": overhead, "flights": flights}
+
+
+def cost(processes: int, size: int, cores: int = 2) -> list[float]:
+    """How often r, s and a count: rows of a core, processes of a core, and messages of a ring in a row."""
+    here = min(processes, cores)
+    return [size / here, processes / here, 2 * (processes - 1)]
+
+
+def fitted(measured: list[dict[str, Any]]) -> np.ndarray:
+    """r, s and a by least squares of relative errors, all at least 0."""
+    seconds = np.array([one["seconds"] for one in measured])
+    A = np.array([cost(one["processes"], one["size"]) for one in measured]) / seconds[:, None]
+    return scipy.optimize.nnls(A, np.ones(len(seconds)))[0]
+
+
+def model(results: dict[str, Any]) -> dict[str, Any]:
+    """The constants of steps and passes, and their predictions of measurements that were not used.
+
+    Fitted to one and two processes, without minibatches of 8,192 rows and without the second largest pass. The others
+    and all of four processes are predicted.
+    """
+    measured = {
+        "step": [one for one in results["processes"]["steps"] if one["method"] == "natgrad"],
+        "gradient": [one for one in results["processes"]["passes"] if one["kind"] == "gradient"],
+    }
+    out: dict[str, Any] = {}
+    for name, those in measured.items():
+        left_out = BATCH if name == "step" else sorted({one["size"] for one in those})[-2]
+        used = [one for one in those if one["processes"] <= 2 and one["size"] != left_out]
+        constants = fitted(used)
+        rest = [one for one in those if one not in used]
+        checks = [one | {"predicted": float(constants @ cost(one["processes"], one["size"]))} for one in rest]
+        out[name] = {"constants": constants.tolist(), "checks": checks}
+    return out
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    """Measure, and write results and tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["read", "processes", "rows", "overhead", "flights", "one"])
-    parser.add_argument("argument", nargs="?")
-    options = parser.parse_args()
-    run = {"read": read, "processes": processes, "rows": rows_and_memory}
-    if options.what in run:
-        run[options.what](int(float(options.argument or 2**21)))
-    elif options.what == "overhead":
-        overhead()
-    elif options.what == "flights":
-        flights(options.argument)
-    else:
-        one_process(options.argument)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS), help="what to measure")
+    parser.add_argument("--largest", type=lambda text: int(float(text)), default=10**8, help="the most rows")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes; the page is not written")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the results go")
+    options = parser.parse_args(arguments)
+    results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    sizes = QUICK if options.quick else FULL
+    for name in options.only:
+        began = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            results[name] = PARTS[name](Path(folder), sizes, options.largest)
+        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
+        results |= {"machine": machine(), "date": datetime.date.today().isoformat()}
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+    if "processes" in results:
+        results["model"] = model(results)
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+    if not options.quick:
+        from scale_tables import write_tables
+
+        write_tables(results)
+    return results
 
 
 if __name__ == "__main__":

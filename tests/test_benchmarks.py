@@ -14,7 +14,8 @@ import pytest
 import inducing as ig
 
 ROOT = Path(__file__).resolve().parent.parent / "benchmarks"
-MODULES = ("cases", "speed", "fit", "defaults", "tables", "protocol", "race", "ours", "fit_ours")
+MODULES = ("cases", "speed", "fit", "defaults", "tables", "scale", "scale_tables")
+MODULES += ("protocol", "race", "ours", "fit_ours")
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +173,38 @@ def test_defaults_are_scored_and_compared(scripts):
     table = scripts["tables"].defaults_table(results, ("yacht",), "rmse")
     assert "| yacht | ours | **2.000** |" in table and "+1.500 ± 0.500" in table
     assert "| ours | 1.00 | – | 1.5 |" in scripts["tables"].defaults_ranks(results)
+
+
+def test_the_model_of_the_cost_of_scale_is_fitted(scripts):
+    """Constants that are known are found again, and predict what was left out."""
+    scale, constants = scripts["scale"], {"step": [8e-6, 2e-3, 3e-4], "gradient": [4e-6, 5e-3, 9e-4]}
+
+    def seconds(kind, processes, size):
+        r, s, a = constants[kind]
+        cores = min(processes, 2)
+        return r * size / cores + s * processes / cores + 2 * (processes - 1) * a
+
+    sizes = {"step": (1024, 4096, 8192, 16384), "gradient": (2**17, 2**18, 2**19)}
+    measured = {
+        kind: [
+            {"processes": P, "size": size, "seconds": seconds(kind, P, size), "method": "natgrad", "kind": kind}
+            for P in (1, 2, 4)
+            for size in of
+        ]
+        for kind, of in sizes.items()
+    }
+    found = scale.model({"processes": {"steps": measured["step"], "passes": measured["gradient"]}})
+    for kind, known in constants.items():
+        np.testing.assert_allclose(found[kind]["constants"], known, rtol=1e-9)
+        assert len(found[kind]["checks"]) == 2 + len(sizes[kind])
+        assert all(np.isclose(one["predicted"], one["seconds"]) for one in found[kind]["checks"])
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_scale_runs(scripts, tmp_path):
+    out = tmp_path / "scale.json"
+    parts = ["read", "processes", "rows", "overhead"]
+    results = scripts["scale"].main(["--quick", "--largest", "1e5", "--out", str(out), "--only", *parts])
+    assert json.loads(out.read_text()) == results
+    texts = scripts["scale_tables"].texts(results)
+    assert {"scale-speed", "scale-growth", "scale-reading", "scale-checks", "scale-extrapolated"} <= texts.keys()

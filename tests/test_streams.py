@@ -89,12 +89,31 @@ def test_rows_are_mixed_evenly():
     counts = np.zeros(100)
     for seed in range(seeds):
         order = Order(blocks, True, size, 40, (seed,))
-        rows = order.rows_of(0, 0, 0, 1)[0] + order.range_of(0, 0, 1)[0]
+        there = np.concatenate([np.arange(first, last) for _, first, last in order.ranges_of(0, 0, 1)])
+        rows = there[order.rows_of(0, 0, 0, 1)[0]]
         of_block, within = np.divmod(rows, 10)
         counts[order.order_of_blocks(0)[of_block] * 10 + within] += 1
     p = size / 100
     assert counts.sum() == size * seeds
     assert np.abs(counts - seeds * p).max() < 5 * np.sqrt(seeds * p * (1 - p))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 16])
+def test_a_process_reads_its_share_of_the_rows(parts):
+    """Of many blocks, wherever these and the windows end: but for the blocks that two processes share."""
+    blocks = np.append(np.full(300, 60), 17)
+    order = Order(blocks, True, 64, 300, (0,))
+    assert order.lanes == 16  # of a block of each, 960 rows, up to four windows are held
+    ends, windows = np.cumsum(blocks[order.order_of_blocks(0)]), -(-order.per_epoch // order.per_window)
+    for part in range(parts):
+        reads, held = 0, {}
+        for window in range(windows):
+            for lane, first, last in order.ranges_of(window, part, parts):
+                begin, end = np.searchsorted(ends, (first, last - 1), side="right")
+                for block in range(begin, end + 1):
+                    reads += held.get(lane) != block
+                    held[lane] = block
+        assert reads <= len(blocks) / parts + 1 + 16 / parts
 
 
 def test_arrays_memory_maps_and_batches_give_the_same_rows(tmp_path):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from inducing._xla import own_array, take_rows
+from inducing._xla import local, own_array, take_rows
 from inducing.declared import shown
 from inducing.parameters import MOST
 
@@ -35,7 +35,8 @@ class Data(eqx.Module):
     Raises:
         TypeError: if x or y does not hold numbers.
         ValueError: if there are neither inputs nor labels, shapes do not fit, values are not finite, or float32, which
-            JAX uses unless told otherwise, makes different values equal because they lie far from zero.
+            JAX uses unless told otherwise, makes different values equal because they lie far from zero. Also if the
+            rows of an array are spread over several processes.
 
     Examples:
         >>> data = Data([0.0, 1.0], [1.0, float("nan")])
@@ -146,6 +147,8 @@ def as_data(data: Any, dtype=None) -> Data:
             size = f" of {len(data)}" if isinstance(data, tuple | list) else ""
             raise TypeError(f"data must be a pair (X, y) or an ig.Data, got {type(data).__name__}{size}.")
         data = Data(*data)
+    elif not all(_is_here(a) for a in jax.tree.leaves(data)):
+        data = jax.tree.map(lambda a: _here(a, "data"), data)
     return data if dtype is None else data.astype(dtype)
 
 
@@ -230,6 +233,7 @@ def as_weight(weight: Any, n: int) -> Float[Array, " N"]:
 
 def _as_numpy(value: Any, what: str) -> np.ndarray:
     """An argument as an array of NumPy; an error that says what it must be if it is none."""
+    value = _here(value, what.split()[0])
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:  # such as random keys, and rows of different lengths
@@ -370,8 +374,31 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
     return array
 
 
+def _is_here(value: Any) -> bool:
+    """Whether this process can read all of a value."""
+    return not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or value.is_fully_addressable
+
+
+def _here(value: Any, name: str) -> Any:
+    """A value of this process: an array that every process holds becomes one on a device of this process.
+
+    Raises:
+        ValueError: if it is an array of which each process holds only some rows.
+    """
+    if _is_here(value):
+        return value
+    if not value.is_fully_replicated:
+        raise ValueError(
+            f"{name}: the entries of an array {list(value.shape)} are spread over {jax.process_count()} processes. To "
+            "train on such rows, pass an ig.Stream, of which each process reads its share; for anything else, pass the "
+            "rows of this process, or all of them: jax.experimental.multihost_utils.process_allgather(a, tiled=True)."
+        )
+    return local(value)
+
+
 def _array(value: Any, name: str) -> Array | np.ndarray:
     """An array of any shape and kind of entries."""
+    value = _here(value, name)
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         raise TypeError(f"{name} must be an array of numbers, got random keys.")
     if hasattr(value, "to_numpy"):  # pandas and polars

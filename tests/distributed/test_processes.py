@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inducing.cli.launch import _free_port
+import inducing
+from inducing.cli.launch import _free_port, launch
 
 WORKER = Path(__file__).with_name("trains.py")
 
@@ -19,6 +20,7 @@ WORKER = Path(__file__).with_name("trains.py")
 def environment(**more):
     """Without what the tests set for themselves, and with the library that they test."""
     plain = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "PYTEST_XDIST_WORKER")}
+    plain |= {"PYTHONPATH": str(Path(inducing.__file__).parents[1])}
     return plain | {name: str(value) for name, value in more.items()}
 
 
@@ -90,13 +92,23 @@ def test_several_devices_of_one_process(tmp_path, alone):
 
 def test_all_processes_stop_together(tmp_path):
     """Because of a callback, of time that is up on one of them, and of rows that one cannot read."""
-    found, _ = run(tmp_path, 2, "stopped", "unreadable")
+    found, _ = run(tmp_path, 2, "stopped", "unreadable", "spread_rows")
+    check_spread_rows(found)
     assert found[0]["stopped"] == found[1]["stopped"]
     assert "the callback asked to stop" in found[0]["stopped"]["reason"]
     assert found[0]["stopped"]["asked"] < 200
     assert "the time is up" in found[0]["stopped"]["time"]
     assert found[1]["unreadable"]["error"] == "OSError: the disk is gone"
     assert "another process could not read" in found[0]["unreadable"]["error"]
+
+
+def check_spread_rows(found):
+    """One error that says what to do with arrays whose rows are on several processes."""
+    for one in found:
+        told = one["spread_rows"]
+        assert set(told["said"]) == set(told["calls"])
+        assert all("spread over 2 processes" in text and "ig.Stream" in text for text in told["said"].values())
+        np.testing.assert_allclose(told["worked"], told["expected"], rtol=1e-12)
 
 
 def launched(folder, seconds=240, **more):
@@ -129,3 +141,20 @@ def test_after_a_fault_all_restart_and_the_end_is_the_same(tmp_path, undisturbed
     assert result["bound"] == undisturbed["bound"]
     assert result["model"] == undisturbed["model"]
     assert time.monotonic() - began < 200  # nobody waits for a heartbeat of 100 seconds
+
+
+@pytest.mark.parametrize("own", [None, "glibc.malloc.tcache_count=0"])
+def test_launched_processes_ask_for_huge_pages(tmp_path, monkeypatch, own):
+    """Unless the user has settings of their own."""
+    if own is None:
+        monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    else:
+        monkeypatch.setenv("GLIBC_TUNABLES", own)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, pathlib, sys\n"
+        "number = os.environ['INDUCING_PROCESS'].split(',')[-1]\n"
+        "pathlib.Path(sys.argv[1], number).write_text(os.environ['GLIBC_TUNABLES'])\n"
+    )
+    assert launch([str(script), str(tmp_path)], 2, 0) == 0
+    assert {(tmp_path / name).read_text() for name in "01"} == {own or "glibc.malloc.hugetlb=1"}

@@ -22,7 +22,7 @@ ig.distributed.initialize()
 
 import numpy as np  # noqa: E402
 
-from inducing._xla import compiled, copied, num_devices, process, spread  # noqa: E402
+from inducing._xla import compiled, copied, local, num_devices, process, spread  # noqa: E402
 from inducing.bounds.passes import Pass, _add, _reduced, sums_of_rows  # noqa: E402
 from inducing.parameters import partition  # noqa: E402
 from inducing.training import compiled_steps  # noqa: E402
@@ -162,6 +162,38 @@ def unreadable():
         ig.fit(model(), broken, method="adam", batch_size=B, steps=100, progress=False)
     except (OSError, RuntimeError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def spread_rows():
+    """What users of arrays whose rows are on several processes are told, and that what all of them hold works."""
+    n = N // process()[1]
+    X_here, Y_here = X[process()[0] * n :][:n], np.nan_to_num(Y[process()[0] * n :][:n])
+    data = ig.Data(X_here, Y_here)
+    spread_data = jax.tree.unflatten(jax.tree.structure(data), spread(jax.tree.leaves(data)))
+    rows = spread([X_here])[0]
+    calls = {
+        "data": lambda: ig.Data(rows),
+        "elbo": lambda: ig.elbo(model(), spread_data),
+        "fit": lambda: ig.fit(model(), spread_data, steps=1),
+        "predict": lambda: model().predict(rows),
+        "initialise": lambda: ig.initialise.kmeans(rows, 3),
+        "index": lambda: ig.Data(X_here, Y_here, index=spread_data.index),
+        "plot": lambda: ig.report.plot_posterior(model(), data=spread_data),
+    }
+    said = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except ValueError as error:
+            said[name] = str(error)
+    same, own = copied((model(), data))
+    worked = float(ig.elbo(local(same), own)), float(model().predict(copied((X_here,))[0]).variance.sum())
+    return {
+        "said": said,
+        "calls": list(calls),
+        "worked": worked,
+        "expected": [float(ig.elbo(model(), data)), float(model().predict(X_here).variance.sum())],
+    }
 
 
 found = {kind: globals()[kind]() for kind in kinds}

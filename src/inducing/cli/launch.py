@@ -15,6 +15,7 @@ from inducing.distributed import LAUNCHED
 
 POLL = 0.1  # seconds
 GRACE = 30.0  # seconds that processes have to end after Ctrl-C
+PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # huge pages, because it takes long to fault in small ones
 
 
 def add(commands: Any) -> None:
@@ -58,6 +59,7 @@ def launch(script: list[str], processes: int, restarts: int) -> int:
 
     If one ends with an error, is killed, or is stuck so that the heartbeats of the others notice it, all are killed and
     started again, up to `restarts` times. A script that trains with `ig.fit(checkpoint=...)` then goes on where it was.
+    The C library of Linux is told to ask for huge pages, unless the environment has other `GLIBC_TUNABLES`.
 
     Args:
         script: the script and its arguments.
@@ -107,7 +109,7 @@ def _started(script: list[str], processes: int) -> Generator[list[subprocess.Pop
     running: list[subprocess.Popen] = []
     try:
         for number in range(processes):
-            environment = os.environ | {LAUNCHED: f"{address},{processes},{number}"}
+            environment = PAGES | os.environ | {LAUNCHED: f"{address},{processes},{number}"}
             running.append(subprocess.Popen([sys.executable, *script], env=environment, start_new_session=True))
             _pin(running[-1].pid, number, processes)
         yield running
@@ -123,8 +125,8 @@ def _pin(pid: int, number: int, processes: int) -> None:
     if sys.platform != "linux":
         return
     cores = sorted(os.sched_getaffinity(0))
-    share = cores[number * len(cores) // processes : (number + 1) * len(cores) // processes]
-    if share:
+    if processes <= len(cores):
+        share = cores[number * len(cores) // processes : (number + 1) * len(cores) // processes]
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(pid, share)
 

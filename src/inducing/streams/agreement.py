@@ -9,7 +9,7 @@ from inducing._xla import local, num_devices, process
 
 
 class Agreement:
-    """Decides when to stop, for all processes at the same step.
+    """Decides when to stop: all processes do so at the same step.
 
     Each process adds its signals (Ctrl-C, the time is up, the callback asks to stop, rows cannot be read) to the vector
     that every step or pass sums over the devices anyway. All processes act on the sum alone, so that none waits for one

@@ -1,4 +1,4 @@
-"""Streams of arrays, and of batches that a user's function gives."""
+"""Streams of arrays, and of batches from a user's function."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -56,10 +56,10 @@ class Arrays(AbstractSource):
 
 
 class Replayed(AbstractSource):
-    """Batches that a function or an iterable gives, which begins anew whenever earlier rows are needed.
+    """Batches from a function or an iterable, which starts again whenever earlier rows are needed.
 
     Args:
-        begin: gives an iterator of batches: `ig.Data`, (x, y) tuples, or mappings of columns.
+        begin: returns an iterator of batches: `ig.Data`, (x, y) tuples, or mappings of columns.
         num_data: the number of all rows.
         x: the names of the columns of inputs, if batches are mappings.
         y: the names of the columns of labels.
@@ -82,7 +82,7 @@ class Replayed(AbstractSource):
             if rows is None or len(rows) < expected:
                 raise ValueError(
                     f"the batches end before row {self._N}, which num_data={self._N} promises; pass the number of rows "
-                    "of one pass over the batches, and let every pass begin anew."
+                    "of one pass over the batches, and make every pass start from the beginning."
                 )
             if len(rows) > expected or (block == last and next(playing, None) is not None):
                 raise ValueError(f"the batches hold more than num_data={self._N} rows; pass their number.")
@@ -91,7 +91,7 @@ class Replayed(AbstractSource):
             )
 
     def _shown(self, rows: Rows) -> tuple[list[str], list[str]]:
-        """What messages call the columns."""
+        """The names of the columns in messages."""
         if self._names[1]:
             return self._names
         x = [] if rows.x is None else [f"x[{i}]" for i in range(rows.x.shape[1])]

@@ -84,7 +84,7 @@ class AbstractSource(abc.ABC):
 
     @abc.abstractmethod
     def __repr__(self) -> str:
-        """What the source is, in words that differ for different sources."""
+        """A description of the source, which differs for different sources."""
 
     @property
     def num_rows(self) -> int:
@@ -140,8 +140,8 @@ def checked(rows: Rows, block: int, expected: int, where: str, names: tuple[list
         rows: the rows.
         block: the number of the block.
         expected: how many rows it should have.
-        where: what a message calls the place that they come from.
-        names: what a message calls the columns of x and of y.
+        where: the name of their place in messages.
+        names: the names of the columns of x and of y in messages.
 
     Raises:
         ValueError: if they are not; the message names the place and the column.

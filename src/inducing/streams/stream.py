@@ -24,8 +24,8 @@ class Stream:
     function needs data in memory, such as `ig.initialise.kmeans`, pass `stream.sample()`.
 
     A minibatch is a function of the random key and the step alone. In each epoch the blocks of the source (row groups
-    of Parquet files) are permuted, and rows are shuffled inside a window. With several processes each reads its own
-    part, and the minibatch of all of them together is the same as that of one.
+    of Parquet files) are permuted, and rows are shuffled inside a window. Each of several processes reads its own part;
+    together they have the same minibatch as a single process.
 
     Args:
         source: one of
@@ -37,7 +37,7 @@ class Stream:
               read.
             - an iterable of batches that can be repeated, such as a data loader, or a function that returns an
               iterator of them. Batches are pairs (X, y), `ig.Data`, or mappings of columns. Needs `num_data`.
-        x: the name of the column of inputs, or a list of names; numbers of columns if the source is one array.
+        x: the name of the column of inputs, or a list of names; column numbers if the source is one array.
         y: the same for labels. Empty cells and NaN are missing labels.
         weight: the name of a column that says how often each row counts.
         index: the name of a column with the number of each datum, for whatever belongs to single data. By default rows
@@ -87,7 +87,7 @@ class Stream:
         return f"Stream({self._source!r}, {len(self)} rows, window {self._window})"
 
     def sample(self) -> Data:
-        """Up to 20,000 rows in memory: the same on every process, and whatever the random key.
+        """Up to 20,000 rows in memory: the same on every process and for every random key.
 
         They are random rows of up to 16 blocks, spread over the source. (A source that cannot be read in any order
         gives the first 16 blocks of 65,536 rows.)
@@ -105,11 +105,11 @@ class Stream:
 
         Args:
             batch_size: the number of rows in a minibatch.
-            seed: whole numbers that decide on the order of the rows.
+            seed: whole numbers that determine the order of the rows.
             first: the step to begin with.
 
         Returns:
-            An iterator of `ig.Data`. A thread reads ahead of it.
+            An iterator of `ig.Data`. A thread reads ahead.
 
         Raises:
             ValueError: if there are fewer rows than `batch_size`.
@@ -127,15 +127,15 @@ class Stream:
         parts: int = 1,
         prepare: Callable[[Rows], Any] = lambda rows: rows,
     ) -> Generator[Any]:
-        """A part of the minibatches of all steps, as NumPy arrays, read ahead by a thread.
+        """One part of the minibatches of all steps, as NumPy arrays, which a thread reads ahead.
 
         Args:
             batch_size: the number of rows in a minibatch, of which a part has an equal share.
-            seed: whole numbers that decide on the order of the rows.
+            seed: whole numbers that determine the order of the rows.
             first: the step to begin with.
             part: the number of the part.
             parts: the number of parts, which divides `batch_size` and 64.
-            prepare: called for each minibatch in that thread; what it returns is given out.
+            prepare: called for each minibatch in that thread; its results are yielded.
         """
         if not 1 <= batch_size <= len(self):
             raise ValueError(f"batch_size must be from 1 to the number of rows, {len(self)}, got {batch_size}.")
@@ -151,9 +151,11 @@ class Stream:
     def _in_order(self, order: Order, step: int, part: int, parts: int) -> Iterator[Rows]:
         epoch, window, batch = order.place(step)
         while True:
-            cursor = Cursor(self._source, order.order_of_blocks(epoch))
+            blocks = order.order_of_blocks(epoch)
+            cursors = [Cursor(self._source, blocks) for _ in range(order.lanes)]
             while window * order.per_window < order.per_epoch:
-                held = cursor.read(*order.range_of(window, part, parts))
+                ranges = order.ranges_of(window, part, parts)
+                held = joined([cursors[lane].read(first, last) for lane, first, last in ranges])
                 for rows in order.rows_of(epoch, window, part, parts)[batch:]:
                     yield held.take(rows)
                 window, batch = window + 1, 0
@@ -162,13 +164,13 @@ class Stream:
     def chunks(
         self, size: int, part: int = 0, parts: int = 1, prepare: Callable[[Rows], Any] = lambda rows: rows
     ) -> Generator[Any]:
-        """All rows once, in the order of the source, read ahead by a thread.
+        """All rows once, in the order of the source, which a thread reads ahead.
 
         Args:
             size: the number of rows of a chunk. The last chunks are filled with rows without labels.
             part: the number of the part.
             parts: the number of parts, all of which have equally many chunks.
-            prepare: called for each chunk in that thread; what it returns is given out.
+            prepare: called for each chunk in that thread; its results are yielded.
         """
 
         def read() -> Iterator[Rows]:
@@ -199,7 +201,7 @@ class Stream:
 
 
 def _closing(reader: Reader) -> Generator[Any]:
-    """The items of a reader, which is closed when nobody needs them any more."""
+    """The items of a reader, which is closed at the end."""
     try:
         yield from reader
     finally:
@@ -262,7 +264,7 @@ def _of_matrix(source: np.ndarray, names: tuple[list, list], others: tuple[Any, 
 
 
 def _beginning(source: Any) -> Callable[[], Iterable[Any]]:
-    """A function that begins batches anew."""
+    """A function that starts the batches from the beginning."""
     if callable(source):
         return source
     if isinstance(source, Iterable) and iter(source) is not source:

@@ -210,11 +210,11 @@ class Tables(AbstractSource):
                     first += batch.num_rows
                 if first != self._starts[block + 1]:
                     raise ValueError(
-                        f"there are other than {expected} rows; files must not change while they are read."
+                        f"the file no longer has {expected} rows; files must not change while they are read."
                     )
 
     def _open(self, file: File) -> Any:
-        """The file, if it is what it was when the stream was made."""
+        """The file, if it has not changed since the stream was made."""
         info = self._fs.get_file_info([file.path])[0]
         if not info.is_file:
             raise FileNotFoundError("the file has vanished since the stream was made; files must not change meanwhile.")

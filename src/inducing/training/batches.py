@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from inducing._xla import compiled, copied, local, own_array, process, spread
+from inducing._xla import compiled, copied, local, num_devices, own_array, process, spread
 from inducing.data import Data
 from inducing.model import Model
 from inducing.parameters import dtype_of
@@ -15,6 +15,9 @@ from inducing.streams.source import Rows
 from inducing.streams.stream import arrays_of
 from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, advance_on, start_key
 from inducing.training.run import Run
+
+GROUP = 8  # the most minibatches that one program takes steps on,
+ROWS = 2**18  # and the most rows of several
 
 
 class Drawn:
@@ -41,6 +44,7 @@ class Streamed:
         self._like, self._agreement = run.given.data, run.watch.agreement
         self._seed = _numbers_of(start_key(*run.seed))
         self._dtype = dtype_of(run.model)
+        self._group = min(max(1, ROWS // self._size), GROUP)
         self._rows: Generator[list[np.ndarray]] | None = None
         self._step = -1  # of the next minibatch
         self._unchecked = len(self._stream) // self._size
@@ -54,36 +58,47 @@ class Streamed:
             self._rows = self._stream.rows(self._size, self._seed, step, *process(), self._prepare)
             self._step = step
         loop, pace = self._everywhere(loop, pace)
-        state, values, before = copied(state), [], None
-        for _ in range(min(n, CHUNK)):
-            rows, signals = self._next(), spread([self._agreement.own(self._dtype)])
-            state, value, said = compiled(advance_on)(loop, pace, state, rows, *signals)
-            self._step += 1
-            values.append(value)
-            if before is not None and self._agreement.hears(before):  # those of the step before: two are under way
+        state, values, before, left = copied(state), [], None, min(n, CHUNK)
+        while left > 0:
+            k = min(left, self._group)
+            rows, signals = self._next(k), spread([self._agreement.own(self._dtype)])
+            some = copied(own_array(k, np.int32))
+            state, found, said = compiled(advance_on)(loop, pace, state, some, rows, *signals)
+            self._step, left = self._step + k, left - k
+            values.append((found, k))
+            if before is not None and self._agreement.hears(before):  # those of the group before: two are under way
                 break
             before = said
         else:
             self._agreement.hears(said)
-        values = np.array([float(local(value)) for value in values])
-        return jax.block_until_ready(local(state)), values
+        numbers = np.concatenate([np.asarray(local(found), float)[:k] for found, k in values])
+        return jax.block_until_ready(local(state)), numbers
 
     def close(self) -> None:
         """Stop reading."""
         if self._rows is not None:
             self._rows.close()
 
-    def _next(self) -> Data:
-        """The next minibatch; if it cannot be read, one of zeros, and the others hear of it."""
+    def _next(self, k: int) -> Data:
+        """The next k minibatches, [devices, group, rows, ...]; the group is filled with zeros, which no step sees."""
+        group = [self._minibatch() for _ in range(k)]
+        empty = [np.zeros_like(a) for a in group[0]]
+        devices = num_devices() // process()[1]
+        arrays = []
+        for parts in zip(*group, *[empty] * (self._group - k), strict=True):
+            a = np.stack(parts)
+            arrays.append(a.reshape(len(a), devices, -1, *a.shape[2:]).swapaxes(0, 1))
+        return jax.tree.unflatten(jax.tree.structure(self._like), spread(arrays))
+
+    def _minibatch(self) -> list[np.ndarray]:
+        """The next minibatch of this process; if it cannot be read, one of zeros, and the others hear of it."""
         try:
             assert self._rows is not None
-            arrays = next(self._rows)
+            return next(self._rows)
         except Exception as error:
             self._agreement.failed(error)
-            arrays = [
-                np.zeros((self._size // process()[1], *a.shape[1:]), a.dtype) for a in jax.tree.leaves(self._like)
-            ]
-        return jax.tree.unflatten(jax.tree.structure(self._like), spread(arrays))
+            size = self._size // process()[1]
+            return [np.zeros((size, *a.shape[1:]), a.dtype) for a in jax.tree.leaves(self._like)]
 
     def _prepare(self, rows: Rows) -> list[np.ndarray]:
         """The arrays of a minibatch. It is checked in the first epoch of a call."""

@@ -184,36 +184,43 @@ def shuffled(key: Array, N: int) -> Int[Array, " N"]:
 
 
 def advance_on(
-    loop: Loop, pace: Pace, state: State, rows: Data, signals: Float[Array, "devices k"]
-) -> tuple[State, Float[Array, ""], Float[Array, " k"]]:
-    """Take one step on a minibatch whose rows are spread over the devices.
+    loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""], rows: Data, signals: Float[Array, "devices k"]
+) -> tuple[State, Float[Array, " group"], Float[Array, " k"]]:
+    """Take one step on each of a few minibatches whose rows are spread over the devices.
 
-    Value, gradient and signals are averaged over the devices by one all-reduce. Adam and natural gradients then use the
-    same averages, on every device.
+    Value, gradient and signals are averaged over the devices by one all-reduce for each step. Adam and natural
+    gradients then use the same averages, on every device. Several steps share the memory that a program allocates.
 
     Args:
         loop: what does not change. Its data are None.
         pace: the lengths of steps.
-        state: the state before the step.
-        rows: the minibatch.
+        state: the state before the steps.
+        num_steps: the number of steps, at most that of the minibatches and at least 1.
+        rows: the minibatches, arrays [devices, minibatches, rows, ...].
         signals: numbers of each device.
 
     Returns:
-        The new state, the objective before the step, and the means of the signals.
+        The new state, the objective before each step, and the means of the signals.
     """
 
-    def on_rows(loop, pace, state, rows, signals):
-        said = []
+    def on_rows(loop, pace, state, num_steps, rows, signals):
+        def body(i, carry):
+            state, values, _ = carry
+            said = []
 
-        def mean(value, grads):
-            value, grads, means = mean_over_devices((value, grads, signals[0].astype(value.dtype)))
-            said.append(means)
-            return value, grads
+            def mean(value, grads):
+                value, grads, means = mean_over_devices((value, grads, signals[0].astype(value.dtype)))
+                said.append(means.astype(signals.dtype))
+                return value, grads
 
-        new, value = _step(loop, pace, state, rows, mean)
-        return new, value, said[0]
+            batch = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a[0], i, keepdims=False), rows)
+            new, value = _step(loop, pace, state, batch, mean)
+            return new, values.at[i].set(value.astype(values.dtype)), said[0]
 
-    return on_each_device(on_rows, (loop, pace, state), (rows, signals))
+        values = jnp.full((rows.index.shape[1],), jnp.nan, jnp.result_type(*state.free))
+        return jax.lax.fori_loop(0, num_steps, body, (state, values, jnp.zeros_like(signals[0])))
+
+    return on_each_device(on_rows, (loop, pace, state, num_steps), (rows, signals))
 
 
 def _step(
