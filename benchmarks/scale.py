@@ -37,6 +37,7 @@ BYTES = 8 * (D + 1)  # of a row
 UNALIGNED = 4992  # rows of a minibatch, so that windows do not end where row groups do
 LIMIT = 300  # seconds that the processes of one measurement may take
 GPU, NCCL = 300, 2e-5  # assumed: how much faster than a core a GPU is, and seconds of a message between GPUs
+ETHERNET = 5e-5  # assumed: seconds of a message between machines
 
 
 class Sizes(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scale import BATCH, GPU, NCCL, PAGE, D, M, cost
+from scale import BATCH, ETHERNET, GPU, NCCL, PAGE, D, M, cost
 from tables import replace, table
 
 AIMS = {"step": 1.7, "gradient": 1.6, "overhead": 0.1}
@@ -117,18 +117,19 @@ def _checks(results: dict[str, Any]) -> str:
 
 
 def _extrapolated(results: dict[str, Any]) -> str:
-    """Times for clusters, from the fitted constants."""
-    (r, s, a), of_pass = (results["model"][name]["constants"] for name in ("step", "gradient"))
+    """Times for clusters: the fitted constants of a core, and assumed ones of a message and of a GPU."""
+    (r, s, _), (r_pass, s_pass, _) = (results["model"][name]["constants"] for name in ("step", "gradient"))
     lines = []
     for P in CLUSTERS:
         rows, own, messages = cost(P, BATCH, cores=P)
-        step = r * rows + s * own + a * messages
-        even = P * a * messages / r
-        gradient = sum(c * k for c, k in zip(of_pass, cost(P, ROWS, cores=P), strict=True))
+        reduce = ETHERNET * messages
+        step = r * rows + s * own + reduce
+        even = P * reduce / r
+        gradient = r_pass * ROWS / P + s_pass + 2 * reduce
         cells = [
             f"{P:,} core{'s' * (P > 1)}",
             f"{1e3 * r * rows:.3g}",
-            f"{1e3 * a * messages:.3g}",
+            f"{1e3 * reduce:.3g}",
             _span(step * ROWS / BATCH),
         ]
         cells += [f"{even:,.0f}", _span(gradient)]
@@ -138,14 +139,14 @@ def _extrapolated(results: dict[str, Any]) -> str:
         step = r / GPU * BATCH / P + s / GPU + reduce
         cells = [f"{P:,} GPU{'s' * (P > 1)}, assumed", f"{1e3 * r / GPU * BATCH / P:.3g}", f"{1e3 * reduce:.3g}"]
         cells += [_span(step * ROWS / BATCH), f"{P * reduce * GPU / r:,.0f}"]
-        lines.append([*cells, _span(of_pass[0] / GPU * ROWS / P + of_pass[1] / GPU + 2 * reduce)])
+        lines.append([*cells, _span(r_pass / GPU * ROWS / P + s_pass / GPU + 2 * reduce)])
     header = ["", f"rows of a step, B = {BATCH:,}, ms", "its all-reduce, ms", "an epoch of 10⁹ rows, B = 8,192"]
     return table([*header, "B at which both take equally long", "one gradient of the collapsed bound, 10⁹ rows"], lines)
 
 
 def _span(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.2g} s"
+        return f"{seconds:.3g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
