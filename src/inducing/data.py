@@ -13,9 +13,8 @@ from inducing._xla import local, own_array, take_rows
 from inducing.declared import shown
 from inducing.parameters import MOST
 
-COARSE, FINE = 2**10, 2**20  # numbers that a dtype tells apart in the range of a column: see `_check_resolution`
-
-COPIES = 8  # the mean number of copies of a row that stand for its weight
+COARSE, FINE = 2**10, 2**20  # how many different numbers a dtype has in the range of a column: `_check_resolution`
+COPIES = 8  # the mean number of copies of a row that represent its weight
 
 
 class Data(eqx.Module):
@@ -92,6 +91,12 @@ class Data(eqx.Module):
         """The data of the rows i, integers [n]."""
         return jax.tree.map(lambda a: take_rows(a, i), self)
 
+    def without_labels(self) -> "Data":
+        """The inputs and the numbers of the rows, without labels and weights."""
+        return eqx.tree_at(
+            lambda d: (d.y, d.mask, d.weight), self, (None, None, None), is_leaf=lambda leaf: leaf is None
+        )
+
     def reweighted(self, factor: float) -> "Data":
         """The same data, of which each row counts `factor` times as often."""
         a = self.x if self.y is None else self.y
@@ -147,7 +152,7 @@ def as_data(data: Any, dtype=None) -> Data:
             size = f" of {len(data)}" if isinstance(data, tuple | list) else ""
             raise TypeError(f"data must be a pair (X, y) or an ig.Data, got {type(data).__name__}{size}.")
         data = Data(*data)
-    elif not all(_is_here(a) for a in jax.tree.leaves(data)):
+    else:
         data = jax.tree.map(lambda a: _here(a, "data"), data)
     return data if dtype is None else data.astype(dtype)
 
@@ -175,13 +180,13 @@ def some_rows(tree: Any) -> Any:
     return jax.tree.map(some, tree)
 
 
-def as_often_as_they_count(data: Data) -> Data:
-    """The data with each row in proportion to its weight: exactly if weights are small whole numbers.
+def repeated_by_weight(data: Data) -> Data:
+    """The data with each row repeated in proportion to its weight: exactly if weights are small whole numbers.
 
-    Starting values are statistics of such rows.
+    Starting values are statistics of these rows.
 
     Examples:
-        >>> as_often_as_they_count(Data([1.0, 2.0], weight=[1.0, 2.0])).x[:, 0].tolist()
+        >>> repeated_by_weight(Data([1.0, 2.0], weight=[1.0, 2.0])).x[:, 0].tolist()
         [1.0, 2.0, 2.0]
     """
     if data.weight is None:
@@ -291,7 +296,7 @@ def check_resolution(value: Any, name: str) -> None:
     """Refuse points of which JAX's default dtype cannot tell different ones apart, or warn of them; see `Data`.
 
     Args:
-        value: points [N, D] in any form. What is no matrix of numbers is left for others to refuse.
+        value: points [N, D] in any form. Anything but a matrix of numbers is ignored here, and refused elsewhere.
         name: what a message calls them.
 
     Examples:
@@ -374,18 +379,13 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
     return array
 
 
-def _is_here(value: Any) -> bool:
-    """Whether this process can read all of a value."""
-    return not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or value.is_fully_addressable
-
-
 def _here(value: Any, name: str) -> Any:
     """A value of this process: an array that every process holds becomes one on a device of this process.
 
     Raises:
         ValueError: if it is an array of which each process holds only some rows.
     """
-    if _is_here(value):
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or value.is_fully_addressable:
         return value
     if not value.is_fully_replicated:
         raise ValueError(

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import AbstractArray
 
+# How to recognise Python's own kinds of values; `numbers.Integral` and `numbers.Real` include NumPy's scalars.
 _PLAIN: dict[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool), "a whole number"),
     float: (lambda v: isinstance(v, numbers.Real) and not isinstance(v, bool), "a number"),
@@ -42,7 +43,7 @@ def is_array_type(declared: Any) -> bool:
 
 
 def fits(value: Any, declared: Any) -> bool:
-    """Whether a value is of the kind that an annotation declares. Shapes and numbers are not looked at.
+    """Whether a value is of the kind that an annotation declares. Shapes and values are not checked.
 
     Args:
         value: the value of a field.
@@ -78,14 +79,14 @@ def _is_of_kind(value: Any, kind: Any) -> bool:
 
 
 def _is_function_of(value: Any, arguments: Any) -> bool:
-    """Whether a value can be called with so many arguments. Classes are no functions."""
+    """Whether a value can be called with this number of arguments. Classes do not count as functions."""
     if not callable(value) or isinstance(value, type):
         return False
     try:
         inspect.signature(value).bind(*(() if arguments is ... else arguments))
     except TypeError:
         return arguments is ...
-    except ValueError:  # of many functions in C, Python knows no signature
+    except ValueError:  # many functions written in C have no signature
         return True
     return True
 

@@ -50,7 +50,7 @@ def question(method: F) -> F:
         >>> AbstractShape.area.is_question
         True
     """
-    setattr(method, "is_question", True)  # noqa: B010 — functions have no such attribute in the eyes of type checkers
+    setattr(method, "is_question", True)  # noqa: B010 — type checkers know no such attribute of functions
     return method
 
 
@@ -197,7 +197,7 @@ def at_least_one(name: str, value: Any) -> int:
         >>> at_least_one("num", 3)
         3
     """
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:  # Integral: also NumPy's
         raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
     if value > MOST:
         raise ValueError(f"{name} must be at most {MOST}, got {shown(value)}.")
@@ -572,7 +572,7 @@ class Module(eqx.Module):
         for field in dataclasses.fields(self):
             allowed = field.metadata.get("allowed")
             if allowed is not None:
-                alone = getattr(field.type, "dims", None) == ()  # declared as a scalar
+                alone = getattr(field.type, "dims", None) == ()  # `dims`: annotations of jaxtyping alone have shapes
                 for leaf in _numbers_of(getattr(self, field.name)):
                     if alone and leaf.ndim:
                         raise ValueError(

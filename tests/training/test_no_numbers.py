@@ -27,18 +27,18 @@ def test_many_rows_are_sampled_first(monkeypatch):
     assert len(stopped.history.bound) == 2 and stopped.bound == stopped.history.bound[1]
     assert "(the first 2 on a sample of 30)" in stopped.message
 
-    climb, calls = module.maximise, []
+    search, calls = module.maximise, []
 
     def interrupted(*args):
         calls.append(args)
         if len(calls) > 1:
             raise KeyboardInterrupt
-        return climb(*args)
+        return search(*args)
 
     monkeypatch.setattr(module, "maximise", interrupted)
     cut = quiet(regression(), (X, y), steps=30)
     assert "interrupted" in cut.message and cut.bound == cut.history.bound[3]
-    monkeypatch.setattr(module, "maximise", climb)
+    monkeypatch.setattr(module, "maximise", search)
 
     def in_the_sample(progress):
         if progress.step == 2:
@@ -129,7 +129,7 @@ def test_equal_labels_are_told_where_noise_may_go_to_zero():
 
 @pytest.mark.parametrize("part", ["value", "gradient"])
 def test_all_data_may_give_no_number_where_a_sample_leads(monkeypatch, part):
-    """The climb on all data then begins at the start; a sample that gives none there is left out."""
+    """The search on all data then begins at the start; a sample that gives none there is left out."""
     module = importlib.import_module("inducing.training.lbfgs")
     for name, value in {"MANY": 60, "SAMPLE": 30, "FIRST": 4}.items():
         monkeypatch.setattr(module, name, value)

@@ -72,15 +72,7 @@ def copied(tree: Any) -> Any:
     if jax.device_count() == 1:
         return tree
     everywhere = NamedSharding(_mesh(), PartitionSpec())
-
-    def copy(leaf: Any) -> Any:
-        if not eqx.is_array(leaf):
-            return leaf
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(copy(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
-        return jax.make_array_from_process_local_data(everywhere, np.asarray(leaf))
-
-    return jax.tree.map(copy, tree)
+    return _map_arrays(lambda a: jax.make_array_from_process_local_data(everywhere, np.asarray(a)), tree)
 
 
 def local(tree: Any) -> Any:
@@ -92,13 +84,18 @@ def local(tree: Any) -> Any:
     """
     if jax.device_count() == 1:
         return tree
+    return _map_arrays(lambda a: own_array(np.asarray(a.addressable_data(0)), a.dtype), tree)
+
+
+def _map_arrays(fn: Callable[[Array], Array], tree: Any) -> Any:
+    """A pytree with fn of each array; of random keys, fn of the numbers that they hold."""
 
     def one(leaf: Any) -> Any:
         if not eqx.is_array(leaf):
             return leaf
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(one(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
-        return own_array(np.asarray(leaf.addressable_data(0)), leaf.dtype)
+            return jax.random.wrap_key_data(fn(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return fn(leaf)
 
     return jax.tree.map(one, tree)
 

@@ -66,7 +66,7 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
         >>> bool(ig.collapsed_elbo(model, data) >= ig.elbo(model, data))
         True
     """
-    return _bound(Conjugate(model), data, either)
+    return _bound(model, data, either)
 
 
 @_CollapsedElbo
@@ -82,7 +82,7 @@ def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
         >>> abs(float(quick_bound(model, data) - careful_bound(model, data))) < 1e-9
         True
     """
-    return _bound(Conjugate(model), data, whitened_last_or_nan)
+    return _bound(model, data, whitened_last_or_nan)
 
 
 @_CollapsedElbo
@@ -98,7 +98,7 @@ def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
         >>> abs(float(careful_bound(model, data) - ig.collapsed_elbo(model, data))) < 1e-9
         True
     """
-    return _bound(Conjugate(model), data, whitened_first_or_nan)
+    return _bound(model, data, whitened_first_or_nan)
 
 
 def orders_of_sums(model: Model, data: Data) -> tuple[AbstractBound, ...]:
@@ -175,12 +175,10 @@ def collapse(model: Model, data: Any) -> Model:
 
 def optimal_q(model: Model, data: Data) -> Model:
     """`collapse` for a model and data that have been checked."""
-    return model_of_sums(model, _sums(Conjugate(model), data, whitened_first))
+    conjugate = Conjugate(model)
+    return model_of_sums(model, whitened_first(conjugate, data, conjugate.layer.Kuu()))
 
 
-def _bound(conjugate: Conjugate, data: Data, whitened: _Order) -> Float[Array, ""]:
-    return bound_of_sums(_sums(conjugate, data, whitened))
-
-
-def _sums(conjugate: Conjugate, data: Data, whitened: _Order) -> Statistics:
-    return whitened(conjugate, data, conjugate.layer.factors().Kuu)
+def _bound(model: Model, data: Data, whitened: _Order) -> Float[Array, ""]:
+    conjugate = Conjugate(model)
+    return bound_of_sums(whitened(conjugate, data, conjugate.layer.Kuu()))

@@ -36,26 +36,25 @@ def conjugate_layer(model: Any) -> SparseGP | None:
     return layer if gaussian else None
 
 
-def required_layer(model: Any) -> SparseGP:
-    """The sparse GP of a conjugate model; a TypeError for other models."""
-    layer = conjugate_layer(model)
-    if layer is None:
-        kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
-        raise TypeError(
-            f"the optimal q(u) has a closed form for one SparseGP layer with a Gaussian likelihood, not for ({kinds}); "
-            "use ig.elbo."
-        )
-    return layer
-
-
 class Conjugate(eqx.Module):
-    """A sparse GP and the Gaussian noise on its outputs."""
+    """A sparse GP and the Gaussian noise on its outputs.
+
+    Raises:
+        TypeError: for models that are not conjugate.
+    """
 
     layer: SparseGP
     likelihood: AbstractLikelihood
 
     def __init__(self, model: Any):
-        self.layer, self.likelihood = required_layer(model), model.likelihood
+        layer = conjugate_layer(model)
+        if layer is None:
+            kinds = ", ".join(type(part).__name__ for part in (*model.layers, model.likelihood))
+            raise TypeError(
+                "the optimal q(u) has a closed form for one SparseGP layer with a Gaussian likelihood, not for "
+                f"({kinds}); use ig.elbo."
+            )
+        self.layer, self.likelihood = layer, model.likelihood
 
     def noise(self, data: Data) -> Float[Array, "N P"]:
         """The noise variances."""
@@ -64,15 +63,9 @@ class Conjugate(eqx.Module):
         return noise
 
 
-def with_q(layer: SparseGP, mean: Float[Array, "L M"], root: Array) -> SparseGP:
-    """The sparse GP with q(w) of this mean and root, in the coordinates of `layer`."""
-    changed = SparseGP(layer.prior, layer.features, mean, root, "w", layer.jitter)
-    return changed.with_coordinates(layer.coordinates)
-
-
-def with_layer(model: Any, layer: SparseGP) -> Any:
-    """The conjugate model with its sparse GP replaced by another one."""
-    return eqx.tree_at(lambda m: m.layers[0].as_sparse_gp(), model, layer)
+def with_q(model: Any, number: int, mean: Float[Array, "L M"], root: Array) -> Any:
+    """The model with another q(w) of the sparse GP in the layer of this number."""
+    return eqx.tree_at(lambda m: m.layers[number].as_sparse_gp(), model, replace_fn=lambda gp: gp.with_q(mean, root))
 
 
 def inverse_root(Lambda: Float[Array, "M M"]) -> Float[Array, "M M"]:

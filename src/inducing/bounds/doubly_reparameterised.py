@@ -71,7 +71,9 @@ def _samples(model: Model, data: Data, key: Array, R: int, latents: list[int]) -
 
 def _check(model: Model, latents: list[int]) -> None:
     if not latents:
-        raise TypeError("doubly_reparameterised is for models with a LatentVariable that has an encoder; here is none.")
+        raise TypeError(
+            "doubly_reparameterised is for models with a LatentVariable that has an encoder; this one has none."
+        )
     for i in latents:
         if any("input" in encoder.sees for encoder in model.layers[i].encoders()):
             raise TypeError(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing.bounds.conjugate import conjugate_layer, inverse_root, with_layer, with_q
+from inducing.bounds.conjugate import conjugate_layer, inverse_root, with_q
 from inducing.bounds.objective import AbstractObjective, Optimum
 from inducing.bounds.passes import pass_over
 from inducing.bounds.terms import counts, inputs, labels
@@ -117,7 +117,7 @@ class PrecomputedElbo(AbstractObjective):
         check_model(model)
         layer, kernel, noise = self._parts(model)
         Lambda, c = self._solved(layer, kernel, noise)
-        return with_layer(model, with_q(layer, Lambda.solve(c[:, None]).T, inverse_root(Lambda.matrix)))
+        return with_q(model, 0, Lambda.solve(c[:, None]).T, inverse_root(Lambda.matrix)[None])
 
     def _parts(self, model: Model) -> tuple[SparseGP, AbstractKernel, Array]:
         layer, kernel, noise = _parts(model)
@@ -125,7 +125,7 @@ class PrecomputedElbo(AbstractObjective):
         if not _are_equal(self.features, features):
             raise ValueError(
                 f"the objective was built for the features {_described(self.features)}, the model has "
-                f"{_described(features)}; build it anew from this model."
+                f"{_described(features)}; build it again from this model."
             )
         return layer, kernel, noise
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -100,9 +99,7 @@ def gplvm_collapse(model: Model, data: Any) -> Model:
 
 def _optimal_q(model: Model, data: Data) -> Model:
     """`gplvm_collapse` for a model and data that have been checked."""
-    gp = _parts(model, data)[1]
-    optimal = with_q(gp, *_by_labels(_mean_and_root, model, data))
-    return eqx.tree_at(lambda m: m.layers[1].as_sparse_gp(), model, optimal)
+    return with_q(model, 1, *_by_labels(_mean_and_root, model, data))
 
 
 class _Solved(NamedTuple):
@@ -131,7 +128,7 @@ class _Solved(NamedTuple):
 
 
 def _by_labels(fn: Callable[[_Solved], Any], model: Model, data: Data) -> Any:
-    """fn of all outputs together if no label is missing and all rows count once, and of each by itself otherwise."""
+    """fn of all outputs together if no label is missing and all rows count once, else of each output separately."""
     mask = labels(data)[1]
     if isinstance(mask, jax.core.Tracer) and data.weight is None:
         together, apart = (lambda a=a: fn(_solved(model, data, a)) for a in (False, True))

@@ -235,8 +235,8 @@ def unwrapped(fn: Callable) -> tuple[AbstractObjective, dict[str, Any]]:
         fn: an objective, a function of (model, data), or a partial of either.
 
     Returns:
-        The objective and its options. A function that is not an `AbstractObjective` becomes one that knows nothing
-        about itself.
+        The objective and its options. A function that is not an `AbstractObjective` becomes one whose answers about
+        itself are the safe defaults.
 
     Examples:
         >>> from functools import partial

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from inducing.bounds.conjugate import Conjugate, inverse_root, with_layer, with_q
+from inducing.bounds.conjugate import Conjugate, inverse_root, with_q
 from inducing.bounds.sums import Statistics
 from inducing.linalg import Dense, batched
 
@@ -32,4 +32,4 @@ def model_of_sums(model: Any, stats: Statistics) -> Any:
     L, M = layer.prior.num_latents, layer.num_features
     m = batched("solve", Lambda, stats.c[..., None])[..., 0].reshape(L, M)
     root = jax.vmap(inverse_root)(Lambda.matrix)
-    return with_layer(model, with_q(layer, m, root if root.shape[0] == L else root[0]))
+    return with_q(model, 0, m, root if root.shape[0] == L else root[0])

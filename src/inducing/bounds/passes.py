@@ -126,12 +126,12 @@ def _reduced(total: Any, signals: Array) -> Any:
 def sums_of_rows(model: Any, rows: Data) -> Counted:
     """The sums over some rows, whitened block by block, so that rounding errors grow only with √cond(Kuu)."""
     conjugate = Conjugate(model)
-    return Counted(whitened_first(conjugate, rows, conjugate.layer.factors().Kuu), jnp.sum(counts(rows)))
+    return Counted(whitened_first(conjugate, rows, conjugate.layer.Kuu()), jnp.sum(counts(rows)))
 
 
 def judged(model: Any, counted: Counted) -> Statistics:
     """The sums, with a NaN where rounding would falsify the bound."""
-    return or_nan(counted.stats, Conjugate(model).layer.factors().Kuu, counted.labels)
+    return or_nan(counted.stats, Conjugate(model).layer.Kuu(), counted.labels)
 
 
 def _bound(model: Any, counted: Counted) -> Float[Array, ""]:

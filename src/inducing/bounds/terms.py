@@ -124,7 +124,7 @@ def labels(data: Data) -> tuple[Float[Array, "N P"], Bool[Array, "N P"]]:
     return data.y, data.mask
 
 
-def inputs(data: Data) -> Float[Array, "N D"]:
+def inputs(data: Data) -> Float[Array, "*N D"]:
     """x, for data that have inputs."""
     assert data.x is not None
     return data.x

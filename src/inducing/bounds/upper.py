@@ -78,7 +78,7 @@ def evidence_upper_bound(model: Model, data: Any) -> Float[Array, ""]:
 
 def _upper(model: Model, data: Data) -> Float[Array, ""]:
     conjugate = Conjugate(model)
-    stats = whitened_first(conjugate, data, conjugate.layer.factors().Kuu)
+    stats = whitened_first(conjugate, data, conjugate.layer.Kuu())
     quadratic = _by_the_trace(stats)
     if labels(data)[0].size <= LABELS:
         quadratic = jnp.maximum(quadratic, _by_conjugate_gradients(conjugate, optimal_q(model, data), data))

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla import check_memory, compiled, limited_threads, own_array
+from inducing.bounds.terms import inputs
 from inducing.data import Data
-from inducing.declared import fits, shown
+from inducing.declared import shown
 from inducing.layers.base import AbstractLayer
 from inducing.layers.cache import settled, with_cache
 from inducing.numerics.lattices import lattice_normal
@@ -28,7 +29,7 @@ DRAWS, LATENT_DRAWS = 100, 1024  # samples by default: of functions alone, and o
 def one_covariance(full_cov: bool, output_cov: bool) -> tuple[bool, bool]:
     """Both arguments as bool; an error if both kinds of covariance are requested, or one is not True or False."""
     for name, value in (("full_cov", full_cov), ("output_cov", output_cov)):
-        if not fits(value, bool):
+        if not isinstance(value, bool | np.bool_):
             raise TypeError(f"{name} must be True or False, got {shown(value)}.")
     if full_cov and output_cov:
         raise ValueError("full_cov=True holds the covariance of the outputs too; leave output_cov out.")
@@ -41,14 +42,8 @@ def samples_need_covariance(model: "Model", mean: Float[Array, "S N F"]) -> bool
 
 
 def latent_dim(model: "Model") -> int:
-    """How many standard normal numbers the latent variables of a datum are made of, in all layers together."""
+    """The number of standard normal numbers that determine the latent variables of a datum, in all layers together."""
     return sum(layer.latent_dim for layer in model.layers[:-1])
-
-
-def inputs(data: Data) -> Float[Array, "... D"]:
-    """x, for data that have inputs."""
-    assert data.x is not None
-    return data.x
 
 
 def rows_of(X: Float[Array, "N D"], index: Array | None) -> Data:
@@ -124,7 +119,7 @@ def is_traced(*trees: Any) -> bool:
 
 
 def _before_last(model: "Model", x: Array, data: Data, key: Array, noise: Array | None = None) -> Array:
-    """A sample of the last layer's input at inputs x, [n, 1, D] (each sampled by itself) or [1, n, D] (jointly).
+    """A sample of the last layer's input at inputs x, [n, 1, D] (each sampled independently) or [1, n, D] (jointly).
 
     Latent variables are made of `noise` [·, ·, k], or sampled if it is None.
     """
@@ -199,7 +194,7 @@ def _own_noise(key: Array, rows: int, samples: int, k: int, dtype: Any) -> Float
 def _block_moments(
     model: "Model", cache: Any, data: Data, key: Array, noise: Array | None, samples: int, correlated: bool
 ) -> tuple[Array, Array]:
-    """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; each row is sampled by itself."""
+    """Mean [S, n, F] and covariance [S, n, F] or [S, n, F, F] of one block; rows are sampled independently."""
     n, k = data.index.shape[0], latent_dim(model)
     if k and noise is None:
         key, own = jax.random.split(key)
@@ -227,7 +222,7 @@ def _joint_of_samples(model: "Model", cache: Any, data: Data, key: Array | None,
 def _joint_noise(key: Array, samples: int, rows: int, k: int, dtype: Any) -> Float[Array, "S n k"]:
     """The noise of latent variables for joint draws: a lattice for each row, its points in random order.
 
-    So each row by itself has the points of a lattice, and different rows are independent.
+    Each row thus has the points of a lattice, and different rows are independent.
     """
     if k == 0:
         return jnp.zeros((samples, rows, 0), dtype)

@@ -47,7 +47,7 @@ class AbstractKernel(Module):
         """Make `kernel(x, y)` refuse matrices, which many formulas would silently reduce to one number."""
         super().__init_subclass__(**kwargs)
         own = vars(cls).get("__call__")
-        if own is not None and not getattr(own, "__isabstractmethod__", False):
+        if own is not None and not getattr(own, "__isabstractmethod__", False):  # set by `abc`, on such methods alone
 
             @functools.wraps(own)
             def of_points(self, x, y):

@@ -130,6 +130,7 @@ class Product(AbstractKernel):
     def __init__(self, kernels: Any):
         kernels = as_tuple(kernels)
         flat = isinstance(kernels, tuple)
+        # a product of products is one product; this class asks for itself alone
         self.kernels = sum((k.kernels if isinstance(k, Product) else (k,) for k in kernels), ()) if flat else kernels
 
     def __check_init__(self):

@@ -283,7 +283,7 @@ class AbstractLayer(Module):
     @property
     @question
     def latent_dim(self) -> int:
-        """How many standard normal numbers the latent variables of a datum are made of; 0 if there are none."""
+        """The number of standard normal numbers that determine the latent variables of a datum; 0 if there are none."""
         return 0
 
     @question

@@ -252,7 +252,7 @@ class Amortised(AbstractEncoder):
         except (IndexError, TypeError, ValueError) as error:
             seen = ", ".join(f"{p.shape[2]} of {name}" for name, p in zip(self.names, parts, strict=True))
             raise ValueError(
-                f"the encoder's network fails for the {v.shape[2]} numbers that it sees ({seen}); make it one of so "
+                f"the encoder's network fails for the {v.shape[2]} numbers that it sees ({seen}); give it that "
                 f"many inputs, or change `sees`. It says: {first_line(error)}"
             ) from error
 

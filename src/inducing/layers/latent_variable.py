@@ -102,7 +102,7 @@ class LatentVariable(AbstractLayer):
         return Sample(h, log_ratio, self._kl(mean, root))
 
     def _q(self, x: Array, data: Data) -> tuple[Array, Array]:
-        """Mean and root of what h is sampled from: the encoder's Gaussian, or p(h) where the encoder is of no use."""
+        """Mean and root of what h is sampled from: the encoder's Gaussian, or p(h) where the encoder cannot be used."""
         if self.encoder is None or (data.y is None and not self._predicts()):
             return self.prior_moments(x.dtype)
         return self.encoder(x, data, self.dim)

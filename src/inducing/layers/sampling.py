@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def sample_each(layer: "SparseGP", X: Float[Array, "n D"], key: Array) -> Float[Array, "n P"]:
-    """A sample of f at each point by itself, for latents with one site that q(u) does not couple."""
+    """Independent samples of f at each point, for latents with one site that q(u) does not couple."""
     # Without the barrier, XLA makes the transpose a part of the product that gives the mean, and that product slow.
     mean_s, reduction = barrier(layer.mean_and_reduction(X))
     mean = layer.prior.mean(X) + mix_mean(layer.prior, mean_s.T[..., None])

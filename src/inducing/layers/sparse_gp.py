@@ -175,15 +175,41 @@ class SparseGP(AbstractLayer):
         """
         if coordinates == self.coordinates:
             return self
-        Kuu, L = self.Kuu(), self.prior.num_latents
-        m, root = self.whitened(Kuu)
-        root = qu.expand(root)
+        Kuu = self.Kuu()
+        q = self._in_coordinates(coordinates, *self.whitened(Kuu), Kuu)
+        return SparseGP(self.prior, self.features, *q, coordinates, self.jitter)
+
+    def with_q(self, mean: Float[Array, "L M"], root: Array) -> "SparseGP":
+        """The same layer with another q(u), which keeps its coordinates.
+
+        Args:
+            mean: the mean of q(w) [L, M].
+            root: the root of the covariance of q(w), [L, M, M] or coupled [L·M, L·M].
+
+        Returns:
+            The new layer.
+
+        Examples:
+            >>> import inducing as ig
+            >>> gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0], [1.0]]))
+            >>> gp.with_q(jnp.array([[1.0, 2.0]]), gp.root).mean.tolist()
+            [[1.0, 2.0]]
+        """
+        if self.coordinates != "w":
+            mean, root = self._in_coordinates(self.coordinates, mean, root, self.Kuu())
+        return eqx.tree_at(lambda gp: (gp.mean, gp.root), self, (mean, root))
+
+    def _in_coordinates(
+        self, coordinates: Coordinates, mean: Array, root: qu.Root, Kuu: AbstractCovariance
+    ) -> tuple[Float[Array, "L M"], Array]:
+        """Mean and lower-triangular root of q in these coordinates, from those of q(w)."""
+        L, root = self.prior.num_latents, qu.expand(root)
         if coordinates != "w":
-            m = batched("root_matmul", qu.repeat(Kuu, L), m[..., None])[..., 0]
+            mean = batched("root_matmul", qu.repeat(Kuu, L), mean[..., None])[..., 0]
             root = qu.colour(root, Kuu, L)
         if coordinates == "u":
-            m = m + self.prior.mu_u(self.features)
-        return SparseGP(self.prior, self.features, m, qu.triangular(root), coordinates, self.jitter)
+            mean = mean + self.prior.mu_u(self.features)
+        return mean, qu.triangular(root)
 
     def kl(self) -> Float[Array, ""]:
         """KL(q(u) ‖ p(u)), which equals the KL divergence between the processes q(f) and p(f): eq:kl_derivation."""

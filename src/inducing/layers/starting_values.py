@@ -26,7 +26,7 @@ def _propagated(layer: "AbstractLayer", x: Array, data: Data, key: Array) -> Arr
 def start_sample(
     layer: "AbstractLayer", x: Callable[[], Array], data: Data, seeds: Iterator[int]
 ) -> Callable[[], Float[Array, "n P"]]:
-    """A sample of a layer's outputs for `AbstractLayer.start_inputs`: of each row by itself, computed on first use."""
+    """A sample of a layer's outputs for `AbstractLayer.start_inputs`: independent rows, computed on first use."""
 
     @functools.cache
     def outputs() -> Array:
@@ -37,7 +37,7 @@ def start_sample(
 
 
 def start_sample_of_prior(prior: AbstractPrior, x: Sample, seeds: Iterator[int]) -> Sample:
-    """A sample of a prior for `AbstractLayer.start_inputs`: of each row by itself, computed on first use."""
+    """A sample of a prior for `AbstractLayer.start_inputs`: independent rows, computed on first use."""
 
     @functools.cache
     def outputs() -> Array:

@@ -1,4 +1,4 @@
-"""A sparse GP whose bound includes what an earlier one learnt from rows now gone (Bui, Nguyen & Turner 2017)."""
+"""A sparse GP whose bound includes what an earlier one learnt from rows that are gone (Bui, Nguyen & Turner 2017)."""
 
 from typing import Any
 

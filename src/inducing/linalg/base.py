@@ -6,10 +6,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from inducing.parameters import Module
 
-
-class AbstractCovariance(Module):
+class AbstractCovariance(eqx.Module):
     """A positive-definite matrix with a root.
 
         K = R Rᵀ

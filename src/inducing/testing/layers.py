@@ -71,7 +71,7 @@ def check_layer(layer: AbstractLayer, X: Any = None, data: Any = None) -> None:
     if layer.gaussians() and layer.is_fresh:
         contract = "at_prior() of a fresh layer must set q to the prior, so that its KL is 0"
         require_close(layer, contract, compiled(_kl, True)(layer.at_prior()), jnp.zeros(()), slack=1e-6)
-    unlabelled = Data(X, index=data.index)
+    unlabelled = data.without_labels()
     starts, outputs = layer.start_inputs(lambda: X, unlabelled, iter(range(10)))
     sample = outputs()
     found = f"it has {list(sample.shape)}"

@@ -66,7 +66,9 @@ def checked(given: Arguments) -> Arguments:
     _check_functions(given)
     check(model)
     stream = given.data if isinstance(given.data, Stream) else None
-    data = _counting(checked_data(model, given.data if stream is None else stream.sample(), every_output=True))
+    data = checked_data(model, given.data if stream is None else stream.sample(), every_output=True)
+    if data.weight is not None:
+        data = _without_weightless(data, np.asarray(data.weight))
     _check_numbers(given, len(data) if stream is None else len(stream))
     if given.key is not None:
         as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
@@ -80,14 +82,12 @@ def checked(given: Arguments) -> Arguments:
     )
 
 
-def _counting(data: Data) -> Data:
+def _without_weightless(data: Data, weight: np.ndarray) -> Data:
     """The data without labelled rows of weight 0, so that starting values and minibatches do not see them either.
 
     Rows of weight 0 without labels stay: they pad data of different sizes to one, so that these share a program.
     """
-    if data.weight is None or data.mask is None:
-        return data
-    keep = (np.asarray(data.weight) > 0) | ~np.asarray(data.mask).any(axis=1)
+    keep = (weight > 0) | ~np.asarray(data.mask).any(axis=1)
     return data if keep.all() else data.rows(own_array(np.flatnonzero(keep), int))
 
 
@@ -124,6 +124,7 @@ def _check_functions(given: Arguments) -> None:
         )
     if given.log_prior is not None and not callable(given.log_prior):
         raise TypeError(f"log_prior must be callable as log_prior(model), got {type(given.log_prior).__name__}.")
+    # any object with Optax's `update` serves, not only Optax's own classes
     if given.optimiser is not None and not callable(getattr(given.optimiser, "update", None)):
         raise TypeError(f"optimiser must be an Optax optimiser such as optax.adam(0.01), got {given.optimiser!r}.")
     if not isinstance(given.progress, bool | str):

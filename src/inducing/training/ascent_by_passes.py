@@ -17,7 +17,7 @@ from inducing.bounds.optimal import bound_of_sums
 from inducing.bounds.passes import Counted, Pass, judged, sums_of_rows
 from inducing.bounds.sums import Statistics
 from inducing.data import Data
-from inducing.training.problem import Problem
+from inducing.training.problem import Problem, flat
 
 
 class StreamedAscent(NamedTuple):
@@ -43,13 +43,7 @@ class StreamedAscent(NamedTuple):
         if not np.isfinite(float(value)):
             return np.full(1 + sum(f.size for f in free), np.nan)
         grads = self.passes.sum(slope_at, self.problem, free, cotangent)
-        flat = [
-            np.asarray(g, float).reshape(-1) + np.asarray(o, float).reshape(-1) for g, o in zip(grads, own, strict=True)
-        ]
-        return np.concatenate([np.asarray(value, float).reshape(1), *flat])
-
-    def more_careful(self) -> None:
-        """None: the sums are always computed in the more accurate order."""
+        return flat([value, *(np.asarray(g, float) + np.asarray(o, float) for g, o in zip(grads, own, strict=True))])
 
 
 def sums_at(problem: Problem, free: list[Array], rows: Data) -> Counted:

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from inducing._xla import own_array
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.checks import check_counts, checked_data
-from inducing.data import Data, as_inputs, as_often_as_they_count
+from inducing.data import Data, as_inputs, repeated_by_weight
 from inducing.features.points import InducingPoints
 from inducing.kernels.base import AbstractKernel
 from inducing.kernels.stationary import Matern52
@@ -171,7 +171,7 @@ def _trained(
 ) -> FitResult:
     if num_inducing != "auto":
         start = model if found is None else _model(found.prior, found.likelihood, job.data)
-        Z = kmeans(as_often_as_they_count(job.data).x, int(num_inducing), key=job.key)
+        Z = kmeans(repeated_by_weight(job.data).x, int(num_inducing), key=job.key)
         label = f"{len(Z)} inducing points"
         return job.fit(with_points(start, Z), job.data, label, method=method, steps=steps, initialise=found is None)
     if found is None:

@@ -44,20 +44,18 @@ Record = tuple[np.ndarray, int, float]
 
 
 @contextlib.contextmanager
-def opened(given: Arguments, clock: Clock) -> Generator["Checkpoint | None"]:
-    """The checkpoint that the arguments ask for, or None. What is not yet written is written at the end of the block.
+def opened(given: Arguments, clock: Clock) -> Generator["Checkpoint"]:
+    """The checkpoint that the arguments ask for. What is not yet written is written at the end of the block.
 
     Args:
-        given: the arguments of `fit`.
+        given: the arguments of `fit`, with a checkpoint.
         clock: measures the time of the fit over all calls.
 
     Raises:
         ValueError: if the folder holds the checkpoint of another fit, or damaged files.
         OSError: if the folder cannot be made, read or written.
     """
-    if given.checkpoint is None:
-        yield None
-        return
+    assert given.checkpoint is not None
     folder = Path(given.checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".*.safetensors.*.tmp") if process()[0] == 0 else ():  # of a writer that was killed

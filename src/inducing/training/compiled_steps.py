@@ -258,7 +258,7 @@ def _update(
 ) -> tuple[list[Array], Any]:
     free = list(state.free)
 
-    def height(moved: list[Array]) -> Array:
+    def loss(moved: list[Array]) -> Array:
         """The negative objective, for optimisers with a line search."""
         there = list(state.free)
         for i, f in zip(loop.rest, moved, strict=True):
@@ -272,7 +272,7 @@ def _update(
         place = [state.free[i] for i in loop.rest]
         updates, optimiser = [], state.optimiser
         if place:
-            updates, optimiser = update(downhill, state.optimiser, place, value=-value, grad=downhill, value_fn=height)
+            updates, optimiser = update(downhill, state.optimiser, place, value=-value, grad=downhill, value_fn=loss)
         length = jnp.clip((pace.end - state.step) / pace.fade, 0.05, 1.0)
         for i, change in zip(loop.rest, updates, strict=True):
             free[i] = state.free[i] + jnp.where(moves[i], length * change, 0.0).astype(free[i].dtype)

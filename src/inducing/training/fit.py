@@ -1,7 +1,9 @@
 """`fit`: train a model on data."""
 
+import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +17,6 @@ from inducing.bounds.elbo import elbo
 from inducing.bounds.objective import Target
 from inducing.bounds.passes import Counted, Pass, model_of_counted
 from inducing.data import Data
-from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import POSITIVE, Partition, dtype_of, partition
 from inducing.streams.agreement import Agreement
@@ -23,14 +24,14 @@ from inducing.training.arguments import Arguments, checked
 from inducing.training.ascent_by_passes import sums_at
 from inducing.training.checkpoint import Checkpoint, opened
 from inducing.training.compiled_steps import shuffled, start_key
-from inducing.training.gradient_steps import take_steps
+from inducing.training.gradient_steps import run_gradient_steps
 from inducing.training.interrupt import deferred_interrupt
-from inducing.training.lbfgs import climb
+from inducing.training.lbfgs import run_lbfgs
 from inducing.training.message import Facts, is_unbounded, message
 from inducing.training.monitor import TIME, Clock, History, Outcome, Watch
-from inducing.training.noise import noise_share, took_for_noise
+from inducing.training.noise import is_no_better_than_constant, noise_share
 from inducing.training.plan import LBFGS, Plan, make_plan
-from inducing.training.problem import Problem, free_positions, make_problem, tied_again
+from inducing.training.problem import Problem, free_positions, make_problem, restore_ties
 from inducing.training.run import Run, Seed
 from inducing.training.scales import automatic_scales, with_shorter_lengthscales
 
@@ -108,10 +109,10 @@ def fit(
     With a `checkpoint`, the same call resumes a fit that was killed at any time, or interrupted, and gives the same
     result as one that was not: parameters, bounds and message are equal bit for bit on the same machine, with the same
     versions and number of threads, unless `seconds` end it. Only times differ. A fit that has ended returns its result.
-    SIGTERM writes a checkpoint before it ends the process. A call is the same if the model, the data and all arguments
-    but `progress`, `seconds` and `checkpoint_every` are. Arrays are compared by their values, and functions, Optax
-    optimisers included, by their names: do not change what they do. Callbacks are called again for steps after the last
-    checkpoint.
+    SIGTERM writes a checkpoint before it ends the process. It is the same call if the model, the data and all arguments
+    but `progress`, `seconds` and `checkpoint_every` are the same. Arrays are compared by their values, and functions,
+    Optax optimisers included, by their names: do not change what they do. Callbacks are called again for steps after
+    the last checkpoint.
 
     If training ends where a constant function is about as good (by less than 0.05 nats for each label, with the trained
     likelihood), labels may vary faster than the first lengthscales allow. For models of one layer, `fit` then restarts
@@ -119,10 +120,10 @@ def fit(
 
     Args:
         model: the model to train.
-        data: (X, y) or `ig.Data`; or an `ig.Stream` of data larger than memory. Of a stream, starting values are made
-            from a sample, minibatches are read from it (default: 1024 rows), and the collapsed bound takes one pass
-            over it for a value and two with the gradient. With several devices or processes, each works on its share
-            of the rows; see `ig.distributed.initialize`.
+        data: (X, y) or `ig.Data`; or an `ig.Stream` of data larger than memory. For a stream, starting values come
+            from a sample of it, minibatches are read from it (default: 1024 rows), and the collapsed bound takes one
+            pass over it for a value and two with the gradient. With several devices or processes, each works on its
+            share of the rows; see `ig.distributed.initialize`.
         objective: a function of (model, data) to maximise. It also receives `key` and `num_data` if it accepts them, as
             `ig.elbo` does: `partial(ig.elbo, beta=0.5)`, `partial(ig.elbo, importance=10)`. An objective that does not
             accept `num_data` sees all data at every step. `ig.collapsed_elbo`, `ig.log_evidence` and `ig.gplvm_elbo` do
@@ -178,12 +179,12 @@ def fit(
         progress: whether to show a progress bar, labelled with the method; "auto" for one in a terminal, of fits that
             take over five seconds. Another string is used as its label.
         key: a JAX random key (default: key 0). The same key gives the same result.
-        checkpoint: a folder for all that is needed to resume the fit. It is made if there is none.
+        checkpoint: a folder for everything needed to resume the fit. It is created if it does not exist.
         checkpoint_every: the number of steps (of L-BFGS: values of the objective) between two checkpoints, rounded up
             to when parameters are judged (default: about 30 seconds).
-        seconds: the time after which to stop, compilation included. It is looked at between steps, or about twice a
-            second if these are short. Several starts share it equally. A fit that is resumed has the seconds that
-            remain, and a call with more seconds goes on.
+        seconds: the time limit, compilation included. It is checked between steps, or about twice a second if these
+            are short. Several starts share it equally. A fit that is resumed has the remaining seconds, and a call
+            with a higher limit continues it.
 
     Returns:
         A `FitResult` with the trained model, the history of the bound, and a message on what happened.
@@ -231,9 +232,9 @@ def fit(
         )
     )
     job, clock = _plan(given), Clock()
-    with limited_threads(), deferred_interrupt() as look, opened(given, clock) as saved:
-        starts_done = _run(job, _Watcher(look, clock, saved))
-        return _finish(job, starts_done)
+    checkpoint_of_fit = contextlib.nullcontext() if given.checkpoint is None else opened(given, clock)
+    with limited_threads(), deferred_interrupt() as look, checkpoint_of_fit as saved:
+        return _finish(job, _run(job, _Watcher(look, clock, saved)))
 
 
 class _Job(NamedTuple):
@@ -247,7 +248,7 @@ class _Job(NamedTuple):
 
 
 class _Watcher(NamedTuple):
-    """What goes along with all starts: `look` raises KeyboardInterrupt after Ctrl-C."""
+    """What all starts share: `look` raises KeyboardInterrupt after Ctrl-C."""
 
     look: Callable[[], None]
     clock: Clock
@@ -292,7 +293,7 @@ class _Starts:
 
 
 def _run(job: _Job, watcher: _Watcher) -> _Starts:
-    """Run all starts, and one more with shorter lengthscales if these took the labels for noise."""
+    """Run all starts, and one more with shorter lengthscales if these explain the labels by noise alone."""
     starts = _Starts()
     for number in range(job.given.starts):
         if not starts.interrupted:
@@ -339,43 +340,30 @@ def _perturbed(parts: Partition, key: Array) -> Partition:
 
 
 def _shorter(job: _Job, best: Outcome) -> Model | None:
-    """The model with shorter lengthscales, if the best start took the labels for noise."""
-    given, plan = job.given, job.plan
-    if (
-        not given.initialise
-        or given.log_prior is not None
-        or not plan.objective.is_in_nats
-        or len(job.model.layers) > 1
-    ):
+    """The model with shorter lengthscales, if the best start explains the labels by noise alone."""
+    given, plan, model = job.given, job.plan, job.model
+    if not given.initialise or given.log_prior is not None or not plan.objective.is_in_nats or len(model.layers) > 1:
         return None
-    shorter = with_shorter_lengthscales(job.model, given.data, _trained(job.model, job.parts))
-    if shorter is None or not took_for_noise(
-        best, plan.noisy, lambda: _likelihood(job, best), given.data, given.num_data
-    ):
+    shorter = with_shorter_lengthscales(model, given.data, _trained(model, job.parts))
+    if shorter is None:
         return None
-    return shorter
-
-
-def _likelihood(job: _Job, best: Outcome) -> AbstractLikelihood:
-    """The trained likelihood, if what it is matters."""
-    start = job.model.likelihood
-    return best.problem.model(best.free).likelihood if start.shared_noise is None else start
+    noise_alone = is_no_better_than_constant(best, plan.noisy, model.likelihood, given.data, given.num_data)
+    return shorter if noise_alone else None
 
 
 def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _Watcher) -> Outcome:
     given, plan = job.given, job.plan
     data, held = given.data, given.held_out
     problem = make_problem(model, parts, data)
-
     look, clock, checkpoint = watcher
     number = int(seed[1])
-    deadline = _deadline(given, number)
+    share = min(1.0, (number + 1) / given.starts)  # all starts have equal shares of the time
+    deadline = np.inf if given.seconds is None else given.seconds * share
     agreement = Agreement(look, lambda: clock.now() >= deadline)
     passes = Pass(given.stream, data, agreement) if given.stream is not None and plan.method == "collapsed" else None
 
     def build(free):
-        optimal = _optimal_q(plan, data, passes, problem, free)
-        return _trained_program(plan)(problem, free, *optimal)[0] if plan.optimal_q else problem.model(free)
+        return _trained_model(plan, data, passes, problem, free)[0] if plan.optimal_q else problem.model(free)
 
     def held_out(free):
         score, optimal = Target(plan.objective.fn), _optimal_q(plan, data, passes, problem, free)
@@ -389,24 +377,13 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
         return done
     score = None if held is None else held_out
     progress = given.progress if process()[0] == 0 else False
-    nats = _nats_that_level(given, plan)
-    watch = Watch(progress, given.callback, given.patience, agreement, build, score, clock, deadline, nats)
+    levels_off = given.num_data if plan.levels_off else None
+    watch = Watch(progress, given.callback, given.patience, agreement, build, score, clock, deadline, levels_off)
     run = Run(given, plan, model, problem, seed, watch, checkpoint, passes)
-    outcome = climb(run) if plan.method in LBFGS else take_steps(run)
+    outcome = run_lbfgs(run) if plan.method in LBFGS else run_gradient_steps(run)
     if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can go on later
         checkpoint.end(outcome)
     return outcome
-
-
-def _deadline(given: Arguments, number: int) -> float:
-    """The seconds at which a start ends: all starts have equal shares."""
-    return np.inf if given.seconds is None else given.seconds * min(1.0, (number + 1) / given.starts)
-
-
-def _nats_that_level(given: Arguments, plan: Plan) -> int | None:
-    """The number of data over which the plateau rule averages; None if the rule does not apply."""
-    applies = plan.objective.is_in_nats and given.patience is None and given.optimiser is None
-    return given.num_data if applies else None
 
 
 def _bound_at(job: _Job, model: Model, seed: Seed) -> float:
@@ -442,11 +419,7 @@ def _finish(job: _Job, starts: _Starts) -> FitResult:
     plan, data, best = job.plan, job.given.data, starts.best
     stream = job.given.stream
     passes = Pass(stream, data) if stream is not None and plan.method == "collapsed" else None
-
-    def build():
-        optimal = _optimal_q(plan, data, passes, best.problem, best.free)
-        return _trained_program(plan)(best.problem, best.free, *optimal)
-
+    build = partial(_trained_model, plan, data, passes, best.problem, best.free)
     try:
         trained, jitter = jax.block_until_ready(build())
     except KeyboardInterrupt:  # training is done: do not lose its result
@@ -464,17 +437,20 @@ def _finish(job: _Job, starts: _Starts) -> FitResult:
         missing=data.num_missing,
         streamed=None if job.given.stream is None else len(job.given.stream),
     )
-    return FitResult(tied_again(trained, job.parts), best.history, message(facts), plan.method, best.bound)
-
-
-def _trained_program(plan: Plan) -> Callable:
-    return compiled(_trained_model, once=plan.optimal_q is None)
+    return FitResult(restore_ties(trained, job.parts), best.history, message(facts), plan.method, best.bound)
 
 
 def _trained_model(
-    problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | Counted | None
+    plan: Plan, data: Data, passes: Pass | None, problem: Problem, free: list[Array]
 ) -> tuple[Any, Array]:
     """The model of free arrays, with the optimal q(u) if there is one, and the largest relative jitter in it."""
+    optimal = _optimal_q(plan, data, passes, problem, free)
+    return compiled(_model_and_jitter, once=plan.optimal_q is None)(problem, free, *optimal)
+
+
+def _model_and_jitter(
+    problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | Counted | None
+) -> tuple[Any, Array]:
     model = problem.model(free)
     model = model if optimal_q is None else optimal_q(model, data)
     dtype = dtype_of(model)

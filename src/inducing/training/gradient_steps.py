@@ -25,7 +25,7 @@ FADE = 1 / 3  # the last part of the steps, in which the steps of Adam become sh
 LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters; a run has about 100 judgements
 
 
-def take_steps(run: Run) -> Outcome:
+def run_gradient_steps(run: Run) -> Outcome:
     """Train by gradient steps.
 
     The steps at which the parameters are judged depend on the number of steps alone, not on the clock: the same key
@@ -43,7 +43,7 @@ def take_steps(run: Run) -> Outcome:
     try:
         reason = _until_stopped(stepper, monitor, run)
     except KeyboardInterrupt:
-        if monitor.knows_nothing:
+        if monitor.is_empty:
             raise
         reason = "interrupted"
     finally:
@@ -61,7 +61,7 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
     noisy, checkpoint = run.plan.noisy, run.checkpoint
     look = min(max(LOOK[0], run.plan.steps // 100), LOOK[1])
     n = 1
-    while monitor.step < monitor.total and not monitor.out_of_time:
+    while monitor.step < monitor.total and not monitor.agreement.is_over():
         n = max(1, min(n, look - monitor.step % look, monitor.total - monitor.step, CHUNK))
         began = time.perf_counter()
         new, values = stepper.after(n)

@@ -19,13 +19,13 @@ from inducing.training.checkpoint import Checkpoint
 from inducing.training.compiled_steps import shuffled, start_key
 from inducing.training.levelling import GAIN
 from inducing.training.monitor import AT_START, STOPPED, TIME, Monitor, Outcome
-from inducing.training.problem import Problem
+from inducing.training.problem import Problem, flat
 from inducing.training.run import Run
 
 MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # from MANY rows on, the first steps (at most FIRST) see SAMPLE of them
 RESTARTS = 3
-SPELL = 10  # for how many values the careful objective is used when it is first needed
-SETTLE = 40  # the fewest iterations in which the bound may level off
+SPELL = 10  # the number of values for which the careful objective is used when it is first needed
+SETTLE = 40  # the fewest iterations after which the bound counts as level
 REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a location
 
 
@@ -37,14 +37,12 @@ class Ascent(eqx.Module):
         data: all data, or a sample of them.
         num_data: the number of all data.
         objective: the objective.
-        careful: the same objective computed more accurately, used for a while after `objective` gives NaN.
     """
 
     problem: Problem
     data: Data
     num_data: int
     objective: Target
-    careful: Target | None = None
 
     def trace(self, free: list[Array], key: Array | None) -> None:
         """Trace the program, so that the first evaluation only has to compile and run it."""
@@ -53,27 +51,32 @@ class Ascent(eqx.Module):
     def numbers(self, free: list[Array], key: Array | None) -> np.ndarray:
         """The objective at free arrays, followed by its gradient."""
         value, grads = compiled(value_and_gradient)(self, free, key)
-        return _flat([value, *grads])
-
-    def more_careful(self) -> "Ascent | None":
-        """The same with the objective computed more accurately."""
-        return None if self.careful is None else Ascent(self.problem, self.data, self.num_data, self.careful)
+        return flat([value, *grads])
 
 
-def climb(run: Run) -> Outcome:
+Ascents = tuple[Ascent | StreamedAscent, ...]
+"""One objective, or the same objective computed fast and computed more accurately."""
+
+
+def run_lbfgs(run: Run) -> Outcome:
     """Train by L-BFGS."""
-    ascents = _ascents(run)
-    problem, (everything, steps) = run.problem, ascents[-1]
-    monitor, checkpoint = _monitor(run), run.checkpoint
+    stages = _stages(run)
+    problem, (everything, steps) = run.problem, stages[-1]
+    checkpoint = run.checkpoint
+    watch = run.watch if checkpoint is None else checkpoint.watched(run.watch)
+    monitor = Monitor(run.plan.steps, run.plan.method, 1.0, watch, SETTLE)
+    if checkpoint is not None and checkpoint.replays:
+        monitor.resumed("from its record")
     key = start_key(*run.seed) if run.plan.objective.takes_key else None
     start = free = _start(problem)
     reason, failures, sampled = "failed", 0, None
     try:
-        for ascent, until in ascents:
-            monitor.change()
-            sampled = monitor.step if ascent is everything else None
+        for number, (ascents, until) in enumerate(stages):
+            if number > 0:
+                monitor.change()
+            sampled = monitor.step if ascents is everything else None
             try:
-                reason, failed = maximise(ascent, free, until, monitor, key, checkpoint)
+                reason, failed = maximise(ascents, free, until, monitor, key, checkpoint)
             except FloatingPointError:  # NaN on the sample, or on all data where the sample led
                 if sampled is not None and free is start:
                     raise
@@ -84,7 +87,7 @@ def climb(run: Run) -> Outcome:
             if reason in (STOPPED, TIME):
                 break
     except KeyboardInterrupt:
-        if monitor.knows_nothing:
+        if monitor.is_empty:
             raise
         reason = "interrupted"
     finally:
@@ -94,34 +97,26 @@ def climb(run: Run) -> Outcome:
     return Outcome(problem, best, history, monitor.best_score, reason, failures, sampled, SAMPLE)
 
 
-def _monitor(run: Run) -> Monitor:
-    """The monitor of the run, which first sees the steps on record if the fit is resumed."""
-    watch = run.watch if run.checkpoint is None else run.checkpoint.watched(run.watch)
-    monitor = Monitor(run.plan.steps, run.plan.method, 1.0, watch, SETTLE)
-    if run.checkpoint is not None and run.checkpoint.replays:
-        monitor.resumed("from its record")
-    return monitor
-
-
-def _ascents(run: Run) -> list[tuple[Ascent | StreamedAscent, int]]:
+def _stages(run: Run) -> list[tuple[Ascents, int]]:
     """What to maximise, and until which step: the objective on all data, after one on a sample if these are many."""
     data, steps, target = run.given.data, run.plan.steps, run.plan.objective
     N, streamed = run.given.num_data, run.given.stream is not None
     if run.plan.method != "collapsed":
-        return [(Ascent(run.problem, data, N, target), steps)]
+        return [((Ascent(run.problem, data, N, target),), steps)]
 
-    def on(rows: Data, of: Callable[[Callable], Callable]) -> Ascent:
+    def on(rows: Data, of: Callable[[Callable], Callable]) -> Ascents:
         orders = (Target(of(bound), target.log_prior) for bound in orders_of_sums(run.model, rows))
-        return Ascent(run.problem, rows, N, *orders)
+        return tuple(Ascent(run.problem, rows, N, order) for order in orders)
 
     if run.passes is not None:
-        everything = StreamedAscent(run.problem, run.passes, target.log_prior), steps
+        everything = (StreamedAscent(run.problem, run.passes, target.log_prior),)
     else:
-        everything = on(data, lambda bound: bound), steps
+        everything = on(data, lambda bound: bound)
     if N < MANY or steps < 3:
-        return [everything]
+        return [(everything, steps)]
     sample = data if streamed else data.rows(shuffled(start_key(*run.seed), N)[:SAMPLE])
-    return [(on(sample, lambda bound: partial(bound_of_sample, bound=bound)), min(FIRST, steps // 3)), everything]
+    on_sample = on(sample, lambda bound: partial(bound_of_sample, bound=bound))
+    return [(on_sample, min(FIRST, steps // 3)), (everything, steps)]
 
 
 def _start(problem: Problem) -> list[Array]:
@@ -131,7 +126,7 @@ def _start(problem: Problem) -> list[Array]:
 
 
 def maximise(
-    ascent: Ascent | StreamedAscent,
+    ascents: Ascents,
     start: list[Array],
     steps: int,
     monitor: Monitor,
@@ -141,7 +136,7 @@ def maximise(
     """Maximise until the bound converges or `steps` iterations are done.
 
     Args:
-        ascent: what to maximise.
+        ascents: what to maximise, computed fast, and if need be more accurately.
         start: the free arrays to start from.
         steps: the iteration of `monitor` at which to end.
         monitor: holds the best parameters afterwards.
@@ -154,9 +149,10 @@ def maximise(
     Raises:
         FloatingPointError: if the objective or its gradient is not finite at the start.
     """
-    ascent.trace(start, key)
+    ascents[0].trace(start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
-    search = _Search(_evaluator(ascent, key, checkpoint), start, monitor)
+    evaluate, *careful = (_evaluator(ascent, key, checkpoint) for ascent in ascents)
+    search = _Search(_with_fallback(evaluate, *careful) if careful else evaluate, start, monitor)
     f, _ = search.value(search.best_x)
     if not np.isfinite(search.best_f):
         what = "gradient of the objective is not finite" if np.isfinite(f) else f"objective is {-f}"
@@ -180,34 +176,34 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> 
 
 
 def _evaluator(ascent: Ascent | StreamedAscent, key: Array | None, checkpoint: Checkpoint | None) -> Callable:
-    """The objective at free arrays followed by its gradient, by `careful` for a while after `objective` has given NaN.
+    """A function of free arrays that gives the objective, followed by its gradient. A checkpoint records both."""
+
+    def evaluate(free: list[Array]) -> np.ndarray:
+        compute = partial(ascent.numbers, free, key)
+        return compute() if checkpoint is None else checkpoint.numbers(free, compute)
+
+    return evaluate
+
+
+def _with_fallback(quick: Callable, careful: Callable) -> Callable:
+    """`quick`, replaced by `careful` for a while after it has given NaN.
 
     The number of values for which `careful` is used doubles each time.
     """
-    careful = ascent.more_careful()
     left, spell = 0, SPELL
 
-    def evaluate(ascent: Ascent | StreamedAscent, free: list[Array]) -> np.ndarray:
-        def compute() -> np.ndarray:
-            return ascent.numbers(free, key)
-
-        return compute() if checkpoint is None else checkpoint.numbers(free, compute)
-
-    def at(free: list[Array]) -> np.ndarray:
+    def evaluate(free: list[Array]) -> np.ndarray:
         nonlocal left, spell
-        if left == 0:
-            numbers = evaluate(ascent, free)
-            if careful is None or np.isfinite(numbers[0]):
-                return numbers
-        assert careful is not None  # because `left` grows only after it was used
-        numbers = evaluate(careful, free)
+        if left == 0 and np.isfinite((numbers := quick(free))[0]):
+            return numbers
+        numbers = careful(free)
         if left > 0:
             left -= 1
-        elif np.isfinite(numbers[0]):  # otherwise the parameters are bad, not the way of computing
+        elif np.isfinite(numbers[0]):  # otherwise the parameters are the reason, not the way of computing
             left, spell = spell, 2 * spell
         return numbers
 
-    return at
+    return evaluate
 
 
 class _Stop(Exception):
@@ -224,7 +220,7 @@ class _Search:
     def __init__(self, evaluate: Callable, start: list[Array], monitor: Monitor):
         self._evaluate, self._start, self._monitor = evaluate, start, monitor
         self._ends = np.cumsum([f.size for f in start])[:-1]
-        self.best_x, self.best_f = _flat(start), np.inf
+        self.best_x, self.best_f = flat(start), np.inf
         self.began = -np.inf  # the value at which the present line search begins
         self.failures = 0
 
@@ -277,7 +273,3 @@ def _converge(search: _Search, steps: int, monitor: Monitor) -> str:
         if before - search.best_f <= little:  # rounding errors hide the slope from line searches
             return "converged as far as rounding allows"
     return "the line search gave up" if monitor.step < steps else "all steps done"
-
-
-def _flat(arrays: list[Array]) -> np.ndarray:
-    return np.concatenate([np.asarray(a, float).reshape(-1) for a in arrays])

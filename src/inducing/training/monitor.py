@@ -1,4 +1,4 @@
-"""What watches a run: history, the best parameters so far, early stopping, the progress bar and callbacks."""
+"""Monitoring of a run: its history, the best parameters so far, early stopping, the progress bar and callbacks."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from inducing.training.problem import Problem
 STOPPED = "the callback asked to stop"
 TIME = "the time is up"
 LATE = 5.0  # seconds after which a bar is shown, if it is shown only for fits that take long
-LOOK = 10  # the fewest steps between two looks at whether the bound has levelled off
+LOOK = 10  # the fewest steps between two checks whether the bound has levelled off
 LEVELLED = "levelled off"
 AT_START = (
     "at the start; check the starting values, or let initialise=True set their scales. Labels much farther from the "
@@ -69,11 +69,11 @@ class Clock:
         self.go_on(0.0)
 
     def go_on(self, seconds: float) -> None:
-        """Show this time now, and run."""
+        """Continue from this time."""
         self._zero, self._held = time.perf_counter() - seconds, None
 
     def hold(self, seconds: float) -> None:
-        """Show this time, while what has happened before is repeated."""
+        """Show this time until `go_on`, while steps on record are repeated."""
         self._held = seconds
 
     def now(self) -> float:
@@ -139,7 +139,7 @@ class Monitor:
         label: the label of the progress bar, unless the user gave one.
         window: the length of the moving average in steps; 1 for a deterministic bound.
         watch: functions and limits that are used between steps.
-        fewest: the fewest steps in which a deterministic bound levels off.
+        fewest: the fewest steps after which a deterministic bound counts as level.
     """
 
     def __init__(self, total: int, label: str, window: float, watch: Watch, fewest: int = 300):
@@ -195,7 +195,7 @@ class Monitor:
                 return STOPPED
         if self.patience is not None and self.step - self.best_step >= self.patience:
             return f"no improvement for {self.step - self.best_step} steps"
-        if self.out_of_time:
+        if self.agreement.is_over():
             return TIME
         return LEVELLED if self._has_levelled() else None
 
@@ -205,11 +205,6 @@ class Monitor:
             return False  # a noisy run, which has no more than its last third left, ends soon by itself
         self.looked = self.step
         return has_levelled(np.concatenate(self.bounds)[self.since :], self.num_data, self.fewest, noisy)
-
-    @property
-    def out_of_time(self) -> bool:
-        """Whether the time of this run is over."""
-        return self.agreement.is_over()
 
     def change(self) -> None:
         """Announce a new objective: the parameters judged next replace the best, unless held-out data decide."""
@@ -221,7 +216,7 @@ class Monitor:
         return np.array([self.total, self.started, self.step, self.seen, self.smoothed, *of_best], float)
 
     def restore(self, numbers: np.ndarray, bounds: np.ndarray, times: np.ndarray, best: Any) -> None:
-        """Go on where another run was."""
+        """Continue where another run stopped."""
         total, self.started, step, seen, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
         self.step, self.seen, self.best_step, self.outdated = int(step), int(seen), int(best_step), bool(outdated)
         self.total = int(total)
@@ -236,7 +231,7 @@ class Monitor:
             self.bar.set_description_str(f"{self.bar.desc.rstrip(': ')} (resumed {where})", refresh=False)
 
     @property
-    def knows_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no step was taken and no parameters were judged, so that there is nothing to return."""
         return self.step == 0 and self.best is None
 

@@ -1,6 +1,4 @@
-"""Whether a fit took the labels for noise."""
-
-from collections.abc import Callable
+"""Whether a fit explains the labels by noise alone."""
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +12,13 @@ from inducing.likelihoods.base import AbstractLikelihood
 from inducing.parameters import dtype_of
 from inducing.training.monitor import ENDED, Outcome
 
-FEW = 10  # fewer labels say nothing about noise
+FEW = 10  # with fewer labels, the share of the noise is not reported
 LITTLE = 0.05  # nats for each label, about a tenth of its variance
-SETTLED = 300  # a run of fewer gradient steps may just not have come far
+SETTLED = 300  # a run of fewer gradient steps may have ended too early to tell
 
 
-def took_for_noise(
-    best: Outcome, noisy: bool, likelihood: Callable[[], AbstractLikelihood], data: Data, num_data: int
+def is_no_better_than_constant(
+    best: Outcome, noisy: bool, likelihood: AbstractLikelihood, data: Data, num_data: int
 ) -> bool:
     """Whether a fit has ended where a constant function is about as good.
 
@@ -29,7 +27,7 @@ def took_for_noise(
     Args:
         best: how the best start ended, by an objective in nats.
         noisy: whether that objective is noisy.
-        likelihood: gives the likelihood that it trained.
+        likelihood: the likelihood before training.
         data: the training data, or a sample of them.
         num_data: the number of training data.
     """
@@ -40,7 +38,9 @@ def took_for_noise(
         return False
     reached = bounds[-max(50, len(bounds) // 10) :].mean() if noisy else bounds.max()
     reached = reached * (len(data) / num_data)
-    return bool(reached <= log_prob_of_constant(likelihood(), data) + LITTLE * n.sum())
+    if likelihood.shared_noise is None:  # otherwise the trained noise does not matter
+        likelihood = best.problem.model(best.free).likelihood
+    return bool(reached <= log_prob_of_constant(likelihood, data) + LITTLE * n.sum())
 
 
 def log_prob_of_constant(likelihood: AbstractLikelihood, data: Data) -> float:

@@ -45,6 +45,7 @@ class Plan(NamedTuple):
             leads to: for counts of 1e4, one step from f = 0 leads to f = 1000, where e^f overflows.
         optimal_q: sets q(u) to its optimum at the end, for an objective that does not depend on q(u); else None.
         noisy: whether the objective comes from minibatches or samples.
+        levels_off: whether training stops when the objective has levelled off.
     """
 
     method: str
@@ -57,6 +58,7 @@ class Plan(NamedTuple):
     reach: float
     optimal_q: Callable | None
     noisy: bool
+    levels_off: bool
 
 
 def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
@@ -88,7 +90,8 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
         target = target if target.is_at(optimum) else Target(bound, given.log_prior)
     optimal_q = _optimal_q(optimum, q) if optimum is not None and target.is_at(optimum) else None
     steps = STEPS[method] if given.steps is None else given.steps
-    plan = Plan(method, why, steps, target, (), None, 1.0, math.inf, optimal_q, noisy)
+    levels_off = target.is_in_nats and given.patience is None and given.optimiser is None
+    plan = Plan(method, why, steps, target, (), None, 1.0, math.inf, optimal_q, noisy, levels_off)
     return plan if method in LBFGS else _by_steps(plan, given, model, optimum, q)
 
 
@@ -171,7 +174,7 @@ def _is_affordable(model: Model, num_data: int) -> bool:
 def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy: bool) -> None:
     if method in LBFGS and options:
         raise ValueError(
-            f"method={method!r} is L-BFGS on all data and knows no {' or '.join(options)}; use 'natgrad' or 'adam', or "
+            f"method={method!r} is L-BFGS on all data and takes no {' or '.join(options)}; use 'natgrad' or 'adam', or "
             "leave that out."
         )
     if method == "lbfgs" and noisy:

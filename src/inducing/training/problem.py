@@ -1,5 +1,6 @@
 """The optimisation problem: the trained arrays of a model, each in its own unit."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from inducing._xla import own_array
-from inducing.data import Data, as_often_as_they_count
+from inducing.data import Data, repeated_by_weight
 from inducing.model import Model
 from inducing.parameters import LOWER_TRIANGULAR, ORDERED, REAL, Constraint, Partition
 
@@ -53,7 +54,7 @@ def make_problem(model: Model, partition: Partition, data: Data) -> Problem:
     where = free_positions(model, partition)
     q = {id(leaf) for layer in model.layers for leaf in jax.tree.leaves(layer.gaussians())}
     units: list[tuple[Array, Array] | None] = [None] * len(partition.free)
-    x = as_often_as_they_count(data).x
+    x = repeated_by_weight(data).x
     for i, layer in enumerate(model.layers):
         for leaf, unit in layer.units(x if i == 0 else None):
             if id(leaf) in where:
@@ -79,7 +80,17 @@ def free_positions(model: Model, partition: Partition) -> dict[int, int]:
     return {id(leaf): i for leaf, (trained, i) in leaves if trained}
 
 
-def tied_again(model: Any, partition: Partition) -> Any:
+def flat(arrays: Iterable[Any]) -> np.ndarray:
+    """The entries of arrays as one vector of float64, as SciPy takes them.
+
+    Examples:
+        >>> flat([np.ones((1, 2)), 3]).tolist()
+        [1.0, 1.0, 3.0]
+    """
+    return np.concatenate([np.asarray(a, float).reshape(-1) for a in arrays])
+
+
+def restore_ties(model: Any, partition: Partition) -> Any:
     """The model with one array wherever `partition` has one: compiled code returns a copy for each place."""
     leaves, treedef = jax.tree.flatten(model)
     places = [(trained, i if trained else id(partition.rest[i])) for trained, i in partition.slots]

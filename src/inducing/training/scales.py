@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from inducing._xla import own_array
 from inducing.checks import checked_data
-from inducing.data import Data, as_often_as_they_count
+from inducing.data import Data, repeated_by_weight
 from inducing.layers.base import stack_width, start_stack
 from inducing.model import Model
 from inducing.parameters import Start
@@ -81,7 +81,7 @@ def automatic_scales(model: Model, data: Data, trained: Callable[[Array], bool])
 def with_shorter_lengthscales(model: Model, data: Data, trained: Callable[[Array], bool]) -> Model | None:
     """A model with its trained lengthscales divided so that M features are about one lengthscale apart.
 
-    If labels vary faster than the lengthscales at the start allow, a fit may take all of them for noise and stay there.
+    If labels vary faster than the lengthscales at the start allow, a fit may explain them by noise alone.
     Lengthscales from `scales` are √D − ½ standard deviations. M features in D columns are about √12 M^(−1/D) apart
     (random points in many columns √(2D)). Lengthscales are divided by 2 at least.
 
@@ -111,7 +111,7 @@ def _rescaled(model: Model, data: Data, wanted: Callable[[Start], bool]) -> tupl
     First what follows from the inputs, because the variance of some priors depends on it; then what follows from the
     labels, which may change the same arrays again.
     """
-    data, before = as_often_as_they_count(data), jtu.tree_leaves(model)
+    data, before = repeated_by_weight(data), jtu.tree_leaves(model)
     chosen = {id(start.leaf): start.value for start in _from_inputs(model, data) if wanted(start)}
     model = _replace(model, chosen) if chosen else model
     changed = {id(new) for new, old in zip(jtu.tree_leaves(model), before, strict=True) if new is not old}
@@ -125,8 +125,8 @@ def _from_inputs(model: Model, data: Data) -> list[Start]:
     x = data.x
     if x is None:
         return []
-    unlabelled = Data(x, index=data.index)  # so that latent variables are sampled from their prior
-    return start_stack(model.layers, lambda: x, unlabelled, itertools.count())[0]
+    # without labels, so that latent variables are sampled from their prior
+    return start_stack(model.layers, lambda: x, data.without_labels(), itertools.count())[0]
 
 
 def _from_labels(model: Model, data: Data) -> list[Start]:
