@@ -13,6 +13,8 @@ from jaxtyping import Array
 
 import inducing as ig
 from inducing import kernels as K
+from inducing import testing
+from inducing.numerics.lattices import lattice_normal
 from inducing.parameters import Start, positive
 from tests.kernels.test_kernels import KERNELS
 
@@ -196,13 +198,34 @@ def test_gaussian_expectations_are_integrals():
     assert K.Matern32().gaussian_expectations(*map(jnp.asarray, (Z, mean, variance))) is None
 
 
-def test_smoothed_is_an_integral():
-    kernel = K.SquaredExponential(0.7, 1.3)
-    t, w = np.polynomial.hermite_e.hermegauss(60)
-    shifts = kernel.gram(0.5 - math.sqrt(0.2) * t[:, None], np.array([[0.1]]))[:, 0]
-    truth = w @ shifts / w.sum()
-    np.testing.assert_allclose(kernel.smoothed(jnp.array([0.2]))(jnp.full(1, 0.5), jnp.full(1, 0.1)), truth, rtol=1e-7)
-    assert K.Matern32().smoothed(jnp.array([0.2])) is None
+@pytest.mark.parametrize("kernel", [K.SquaredExponential(0.7, 1.3), K.Matern12(0.7, 1.3), K.Matern52(0.7, 1.3)])
+@pytest.mark.parametrize(("width", "lag"), [(0.01, 0.02), (0.4, 0.0), (0.4, 0.5), (20.0, 3.0)])
+def test_smoothed_is_an_integral(kernel, width, lag):
+    """Over z = lag − t on both sides of the kink at 0, by Gauss–Legendre quadrature in short panels."""
+    x, w = np.polynomial.legendre.leggauss(20)
+    ends = np.concatenate([[0.0], np.geomspace(1e-4, lag + 10.0 * width, 100)])
+    z = (0.5 * (ends[:-1] + ends[1:])[:, None] + 0.5 * np.diff(ends)[:, None] * x).ravel()
+    w = (0.5 * np.diff(ends)[:, None] * w).ravel()
+    density = sum(np.exp(-0.5 * ((lag - side * z) / width) ** 2) for side in (1, -1)) / (np.sqrt(2 * np.pi) * width)
+    truth = (w * density) @ kernel.gram(z[:, None], np.zeros((1, 1)))[:, 0]
+    smoothed = kernel.smoothed(jnp.array([width**2]))
+    np.testing.assert_allclose(smoothed(jnp.full(1, lag), jnp.zeros(1)), truth, atol=1e-8 * 1.3)
+    if lag == 0.0:
+        np.testing.assert_allclose(smoothed.diag(jnp.zeros((2, 1))), [truth, truth], atol=1e-8 * 1.3)
+
+
+def test_smoothed_in_several_dimensions():
+    """Against E k(x + √v z, y) over a lattice of z, with a width and a lengthscale for each of three columns."""
+    kernel, v = K.Matern12([0.5, 0.8, 2.0], 1.3), np.array([0.3, 0.1, 4.0])
+    z = np.asarray(lattice_normal(jax.random.key(0), 2**16, 3, float))
+    x = jnp.asarray([[0.4, -0.2, 1.0]])
+    samples = np.asarray(kernel.gram(np.asarray(x) + np.sqrt(v) * z, jnp.zeros((1, 3))))
+    np.testing.assert_allclose(kernel.smoothed(jnp.asarray(v)).gram(x, jnp.zeros((1, 3))), [[samples.mean()]], rtol=2e-4)
+    assert K.RationalQuadratic().smoothed(jnp.array([0.2])) is None
+
+
+def test_features_of_a_smoothed_kernel():
+    testing.check_kernel(K.Matern12([0.5, 0.8], 1.3).smoothed(jnp.array([0.1, 0.2])))
 
 
 class Triangle(K.AbstractPointKernel):

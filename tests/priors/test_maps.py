@@ -41,20 +41,21 @@ def test_quadrature_of_any_smoothing(kind):
 
 
 def test_gaussian_smoothing_of_a_rough_kernel():
-    """A coarse grid where there is no closed form, against a fine one."""
+    """Against a fine grid."""
     widths = ig.priors.GaussianSmoothing([[0.2, 0.5], [0.6, 0.3]], [[1.0, -0.5], [0.7, 0.8]])
     prior = ig.priors.ConvolutionProcess(widths, [ig.kernels.Matern32(0.7, 1.2), ig.kernels.Matern32(1.5, 0.8)])
     kernels = [lambda A, B: matern32(A, B, 0.7, 1.2), lambda A, B: matern32(A, B, 1.5, 0.8)]
     joint = integrated(X, kernels, [Z1] * 2, gaussian_smoothing, 2, np.linspace(-5, 5, 2001))
     Kff, Kuf = joint_of(prior, points(Z1))
-    np.testing.assert_allclose(Kff, joint.Sff, atol=1e-3)
-    np.testing.assert_allclose(Kuf, joint.Sfu, atol=1e-3)
+    np.testing.assert_allclose(Kff, joint.Sff, atol=1e-5)
+    np.testing.assert_allclose(Kuf, joint.Sfu, atol=1e-5)
 
 
-@pytest.mark.parametrize(("width", "error"), [(1.0, 1e-4), (2.0, 2e-3), (5.0, 0.05)])
+@pytest.mark.parametrize(("width", "error"), [(1.0, 1e-4), (5.0, 0.05)])
 def test_smoothing_over_many_lengthscales(width, error):
-    """The variance ∫ N(t | 0, 2 s²) k(t) dt of a smoothed Matérn 3/2 is as accurate as documented."""
-    prior = ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[width]]), ig.kernels.Matern32())
+    """The variance ∫ N(t | 0, 2 s²) k(t) dt of a Matérn 3/2 that is smoothed on the grid."""
+    half = ig.kernels.Matern32(variance=0.5)
+    prior = ig.priors.ConvolutionProcess(ig.priors.GaussianSmoothing([[width]]), half + half)
     t = np.linspace(-10.0, 10.0, 20001)
     normal = np.exp(-0.5 * t**2)
     expected = normal @ matern32(np.zeros((1, 1)), np.sqrt(2.0) * width * t[:, None], 1.0, 1.0)[0] / normal.sum()

@@ -16,14 +16,14 @@ WIDTH, AMPLITUDE = np.array([0.1, 0.4]), np.array([1.0, -0.7])
 WEIGHTS = np.array([1.0, -0.6])
 
 
-def smoothed(smoothing, X, closed):
-    """Nodes [N, P, Q, D] and weights [P, Q] of ∫ a_p N(t | 0, s_p²) g(x − t) dt: for what has a closed form by a fine
-    grid, and else by the smoothing's own rule, whose accuracy is another test's matter."""
+def smoothed(smoothing, X, kernel):
+    """Nodes [N, P, Q, D] and weights [P, Q] of ∫ a_p N(t | 0, s_p²) g(x − t) dt: a fine grid, or the smoothing's own
+    rule for kernels that are smoothed by it, since the accuracy of the rule is another test's matter."""
     D = X.shape[1]
-    if not closed:
+    if kernel.smoothed(jnp.ones(D)) is None:
         t, c = smoothing.rule(D, jnp.float64)
         return X[:, None, None, :] - t[None, :, 0], np.asarray(c[:, 0])
-    t = np.linspace(-6.0, 6.0, 31)
+    t = np.linspace(-6.0, 6.0, {1: 1601, 2: 81}[D])
     t = np.stack(np.meshgrid(*[t] * D, indexing="ij"), -1).reshape(-1, D)
     w = np.exp(-0.5 * (t**2).sum(1))
     return X[:, None, None, :] - WIDTH[None, :, None, None] * t, AMPLITUDE[:, None] * w / w.sum()
@@ -51,7 +51,7 @@ def pairs(kernel, X):
     wide = np.concatenate([X, 0.5 * X[:, :1] - 0.1], axis=1)
     smoothing = ig.priors.GaussianSmoothing(WIDTH[:, None], AMPLITUDE[:, None])
     image = ig.priors.ImageConvolution(k, (1, D + 1), (1, D), weights=WEIGHTS)
-    nodes = smoothed(smoothing, X, isinstance(kernel, SE))
+    nodes = smoothed(smoothing, X, kernel)
     out = [(ig.priors.ConvolutionProcess(smoothing, k), X, nodes), (image, wide, patches(wide))]
     if kernel.smoothness >= 1:
         out.append((ig.priors.Derivative(k, D, values=True), X, differences(X)))

@@ -350,9 +350,10 @@ def test_a_user_kernel_is_smoothed_in_closed_form():
     np.testing.assert_array_equal(*(p.draw_latents(key, 11, 4)[1](jnp.asarray(X)) for p in (users, ours)))
 
 
-def test_a_draw_is_averaged_over_gaussian_shifts():
+@pytest.mark.parametrize("kernel", [SE(0.6), Matern(0.6)])
+def test_a_draw_is_averaged_over_gaussian_shifts(kernel):
     """ψ(x) = φ(x)·(d(v) ⊙ w) against the integral ∫ N(t | 0, v) φ(x − t)·w dt on a grid."""
-    phi, damping = SE(0.6).smoothed_features(jax.random.key(0), 20, 1)
+    phi, damping = kernel.smoothed_features(jax.random.key(0), 20, 1)
     w = jax.random.normal(jax.random.key(1), (20,))
     v, t = 0.3, jnp.linspace(-6.0, 6.0, 2001)
     density = jnp.exp(-0.5 * t**2 / v) / jnp.sqrt(2.0 * jnp.pi * v)
@@ -362,8 +363,8 @@ def test_a_draw_is_averaged_over_gaussian_shifts():
 
 
 def test_a_kernel_without_smoothed_features_says_what_to_implement():
-    with pytest.raises(TypeError, match=r"Matern52 cannot be smoothed.*implement smoothed_features"):
-        Matern().smoothed_features(jax.random.key(0), 4, 1)
+    with pytest.raises(TypeError, match=r"Linear cannot be smoothed.*implement smoothed_features"):
+        ig.kernels.Linear().smoothed_features(jax.random.key(0), 4, 1)
 
 
 def test_the_kernel_of_rows():

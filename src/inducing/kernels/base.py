@@ -287,7 +287,7 @@ class AbstractKernel(Module):
             variance: v, one number for each input dimension [D].
 
         Returns:
-            The kernel k_v, or None (the default) if there is no closed form.
+            The kernel k_v, or None (the default) if the kernel cannot compute it.
 
         Examples:
             >>> import jax.numpy as jnp, inducing as ig

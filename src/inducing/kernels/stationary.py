@@ -23,6 +23,7 @@ from inducing.kernels.distance import (
     squared_distance_self,
 )
 from inducing.kernels.forms import GaussianForm, MaternForm, PsiStatistics
+from inducing.kernels.smoothed import SmoothedMatern
 from inducing.kernels.starting_values import start_lengthscale
 from inducing.parameters import Start, positive, question
 
@@ -195,6 +196,16 @@ class AbstractStationary(AbstractKernel):
         half = fourier_features(*weighted_frequencies(self, key, -(-num // 2), dim))
         return lambda X: half(self.scaled(X))
 
+    def smoothed_features(self, key, num, dim):
+        # A wave of frequency ω is damped by exp(−½ Σ_d ω_d² v_d).
+        omega, variance = weighted_frequencies(self, key, -(-num // 2), dim)
+        phi = fourier_features(omega, variance)
+
+        def damping(v: Float[Array, " D"]) -> Float[Array, " num"]:
+            return jnp.tile(jnp.exp(-0.5 * (self.scaled(omega) ** 2 @ v)), 2)  # cosines, then sines
+
+        return lambda X: phi(self.scaled(X)), damping
+
 
 def weighted_frequencies(
     kernel: AbstractStationary, key: PRNGKeyArray, num: int, dim: int
@@ -274,16 +285,6 @@ class SquaredExponential(AbstractStationary):
         lengthscale = jnp.broadcast_to(self.lengthscale, variance.shape)
         wider = jnp.sqrt(lengthscale**2 + variance)
         return SquaredExponential(wider, self.variance * jnp.prod(lengthscale / wider))
-
-    def smoothed_features(self, key, num, dim):
-        # A wave of frequency ω is damped by exp(−½ Σ_d ω_d² v_d).
-        omega, variance = weighted_frequencies(self, key, -(-num // 2), dim)
-        phi = fourier_features(omega, variance)
-
-        def damping(v: Float[Array, " D"]) -> Float[Array, " num"]:
-            return jnp.tile(jnp.exp(-0.5 * (self.scaled(omega) ** 2 @ v)), 2)  # cosines, then sines
-
-        return lambda X: phi(self.scaled(X)), damping
 
     def gaussian_expectations(
         self, Z: Float[Array, "M D"], mean: Float[Array, "N D"], variance: Float[Array, "N D"]
@@ -374,6 +375,9 @@ class Matern12(AbstractStationary):
     def matern_form(self) -> MaternForm:
         return MaternForm(0.5, self.lengthscale, self.variance)
 
+    def smoothed(self, variance: Float[Array, " D"]) -> SmoothedMatern:
+        return SmoothedMatern(self, variance)
+
 
 class Matern32(AbstractStationary):
     """Matérn 3/2 covariance function.
@@ -408,6 +412,9 @@ class Matern32(AbstractStationary):
     def matern_form(self) -> MaternForm:
         return MaternForm(1.5, self.lengthscale, self.variance)
 
+    def smoothed(self, variance: Float[Array, " D"]) -> SmoothedMatern:
+        return SmoothedMatern(self, variance)
+
 
 class Matern52(AbstractStationary):
     """Matérn 5/2 covariance function.
@@ -440,6 +447,9 @@ class Matern52(AbstractStationary):
 
     def matern_form(self) -> MaternForm:
         return MaternForm(2.5, self.lengthscale, self.variance)
+
+    def smoothed(self, variance: Float[Array, " D"]) -> SmoothedMatern:
+        return SmoothedMatern(self, variance)
 
 
 @jax.custom_jvp

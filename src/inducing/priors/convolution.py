@@ -104,11 +104,11 @@ class GaussianSmoothing(AbstractSmoothing):
 
         G_pl(t) = a_pl Π_d N(t_d | 0, s_pld²)
 
-    The convolution has a closed form for SquaredExponential latents. For others it is a sum over a grid of 32 nodes
-    (16² in two dimensions, 8³ in three), which must be closer than a lengthscale: in one dimension the variance of a
-    smoothed Matérn 3/2 is wrong by 0.01 % for widths of one lengthscale, 0.14 % for two and 4 % for five (Matérn 1/2:
-    0.9 %, 3 % and 17 %). For wider smoothing use `Smoothing` with a larger `num`. A smoothed process has all
-    derivatives, however rough the latents are, and these are about as accurate.
+    The convolution has a closed form for SquaredExponential latents. For Matérn latents it is an integral over one
+    number, in any number of dimensions, accurate to 1e-8 of their variance (see `AbstractKernel.smoothed`). For other
+    kernels, and for latents that are priors, it is a sum over a grid of 32 nodes (16² in two dimensions, 8³ in three),
+    which must be closer than a lengthscale; for wider smoothing use `Smoothing` with a larger `num`. A smoothed process
+    has all derivatives, however rough the latents are, and these are about as accurate.
 
     Args:
         width: the standard deviations s [P, L] or [P, L, D].
@@ -152,7 +152,7 @@ class GaussianSmoothing(AbstractSmoothing):
     def rule(self, dim, dtype):
         if dim not in NODES:
             raise TypeError(
-                f"Gaussian smoothing has a closed form for SquaredExponential latents without a mean; for others it is "
+                f"Gaussian smoothing of other latents than SquaredExponential and Matérn kernels without a mean is "
                 f"integrated numerically in up to {max(NODES)} dimensions, and the inputs have {dim}."
             )
         nodes, weights = tensor(*gaussian_grid(*NODES[dim]), dim)
@@ -285,11 +285,11 @@ class ConvolutionProcess(AbstractPrior):
     The inducing variables are features of the latents g.
 
     Args:
-        smoothing: G. `GaussianSmoothing` has a closed form for SquaredExponential latents in any dimension, and uses
-            quadrature for others; `Smoothing` takes any function and uses quadrature.
+        smoothing: G. `GaussianSmoothing` takes SquaredExponential and Matérn latents in any dimension, and uses a grid
+            for others; `Smoothing` takes any function and uses quadrature.
         latents: a sequence of L GPs or kernels, or a single one that all latents share. Members of the sequence may be
             any priors, and so may a single one: their outputs are the functions g, as many as G has columns. Their
-            convolution is then computed by quadrature, even if that of a GP would have a closed form.
+            convolution is then computed on the grid of the smoothing, even if that of a GP would not be.
         mean: μ, one of `ig.means` with values [N] or [N, P], or a number; zero if None.
 
     Raises:
