@@ -96,6 +96,18 @@ def test_likelihoods_come_back(tmp_path, name):
     assert_same(round_trip(tmp_path, both), both)
 
 
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        ig.likelihoods.StudentT(df=5.0, scale=[1.0, 2.0]),
+        ig.likelihoods.StudentT(df=[3.0, 5.0], scale=1.0),
+        ig.likelihoods.ZeroInflatedNegativeBinomial(concentration=1.5, zero_probability=[0.2, 0.3, 0.4]),
+    ],
+)
+def test_one_parameter_for_all_outputs_beside_one_for_each_comes_back(tmp_path, likelihood):
+    assert_same(round_trip(tmp_path, likelihood), likelihood)
+
+
 def test_networks_and_known_functions_come_back(tmp_path):
     network = eqx.nn.MLP(2, 3, 4, 2, activation=jax.nn.softplus, key=jax.random.key(0))
     for part in (

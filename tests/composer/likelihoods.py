@@ -149,7 +149,8 @@ def _line(mean: float, variance: float, kink: float | None) -> tuple[list[Array]
     """Nodes and weights of N(mean, variance), by Gauss–Legendre on panels that meet at a kink."""
     sd = np.sqrt(variance)
     reach = 9.0 + 2.0 * min(sd, 8.0)  # the mass of exp(2f) N(f) lies 2 sd from the centre
-    cuts = np.linspace(-reach, reach, 1 + int(np.ceil(reach / 0.375)))
+    # Panels of ¾ sd, and of length 1 at most: the density of a label changes over less than its scale of 0.3 to 1.
+    cuts = np.linspace(-reach, reach, 1 + int(np.ceil(reach * max(1.0 / 0.375, 2.0 * sd))))
     if kink is not None and sd > 0 and abs(kink - mean) < reach * sd:
         cuts = np.sort(np.append(cuts, (kink - mean) / sd))
     t, w = np.polynomial.legendre.leggauss(16)

@@ -220,7 +220,9 @@ def test_smoothed_in_several_dimensions():
     z = np.asarray(lattice_normal(jax.random.key(0), 2**16, 3, float))
     x = jnp.asarray([[0.4, -0.2, 1.0]])
     samples = np.asarray(kernel.gram(np.asarray(x) + np.sqrt(v) * z, jnp.zeros((1, 3))))
-    np.testing.assert_allclose(kernel.smoothed(jnp.asarray(v)).gram(x, jnp.zeros((1, 3))), [[samples.mean()]], rtol=2e-4)
+    np.testing.assert_allclose(
+        kernel.smoothed(jnp.asarray(v)).gram(x, jnp.zeros((1, 3))), [[samples.mean()]], rtol=2e-4
+    )
     assert K.RationalQuadratic().smoothed(jnp.array([0.2])) is None
 
 

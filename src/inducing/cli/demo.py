@@ -220,7 +220,7 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
 
 
 def print_table(rows: list[Row], best: float) -> None:
-    """The results, one line a model, and the log-likelihood of the true densities."""
+    """The results, one line a model, the log-likelihood of the true densities, and what they mean."""
     print(f"\n{'model':<8}{'bound':>12}{'held-out log-likelihood':>27}{'seconds':>10}{'steps':>9}")
     for r in rows:
         score = f"{r.log_likelihood:.3f} ± {r.standard_error:.3f}"
@@ -230,6 +230,12 @@ def print_table(rows: list[Row], best: float) -> None:
         "\nThe log-likelihood of a pixel's height y given x: higher is better. D is for deep, LV for a latent variable:"
     )
     print("it lets p(y | x) have several modes, one for each stroke at x.")
+    shallow, deep = rows[:2]
+    if abs(deep.log_likelihood - shallow.log_likelihood) < deep.standard_error:
+        print(
+            f"{deep.name} and {shallow.name} differ by less than a standard error: with so many pixels a deep GP is a "
+            "known function of x, so its p(y | x) has one mode too."
+        )
 
 
 def draw(points: np.ndarray, fitted: dict[str, Model], x: np.ndarray, y: np.ndarray, path: Path) -> None:

@@ -20,7 +20,7 @@ class SmoothedMatern(AbstractKernel):
 
         k_v(x, y) = ∫ N(t | 0, diag v) k(x − t, y) dt
 
-    A Matérn kernel of order ν is a mixture of squared exponentials with lengthscales √a ℓ, and these have a closed form:
+    A Matérn kernel of order ν is a mixture of squared exponentials with lengthscales √a ℓ, which have a closed form:
 
         k_v(x, y) = σ² E Π_d (1 + v_d/(a ℓ_d²))^−½ exp(−½ Σ_d (x_d − y_d)²/(a ℓ_d² + v_d)),    a ~ Gamma(ν, ν)
 
@@ -50,8 +50,8 @@ class SmoothedMatern(AbstractKernel):
         assert form is not None
         check_size(self.kernel, "lengthscale", form.lengthscale, self.shift.shape[0])
         l2, v, nu = jnp.broadcast_to(form.lengthscale**2, self.shift.shape), self.shift, form.order
-        # A trapezoidal sum over x with log a = x − exp(first − x). Its steps are equal where the integrand changes, from
-        # a = min(1, v/ℓ²) to the upper tail of the gamma distribution, and grow exponentially where it vanishes as a → 0.
+        # A trapezoidal sum over x with log a = x − exp(first − x). Its steps in log a are equal where the integrand
+        # changes, above a = min(1, v/ℓ²), and grow exponentially below, where the integrand vanishes.
         ratio = lax.stop_gradient(jnp.min(v / l2))
         first = jnp.log(jnp.clip(ratio, 1e-8, 1.0)) - 0.5
         low, high = first - 3.2, math.log(32.0 / nu)

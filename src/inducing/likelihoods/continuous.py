@@ -47,8 +47,8 @@ class StudentT(AbstractElementwise):
         [[-0.2877]]
     """
 
-    df: Float[Array, "*P"] = fixed(4.0, parameters.POSITIVE)
-    scale: Float[Array, "*P"] = positive(1.0)
+    df: Float[Array, "*#P"] = fixed(4.0, parameters.POSITIVE)
+    scale: Float[Array, "*#P"] = positive(1.0)
     adds_noise = True
 
     @property

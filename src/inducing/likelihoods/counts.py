@@ -313,8 +313,8 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
         [[-0.2877]]
     """
 
-    concentration: Float[Array, "*P"] = positive(1.0)
-    zero_probability: Float[Array, "*P"] = unit_interval(0.1)
+    concentration: Float[Array, "*#P"] = positive(1.0)
+    zero_probability: Float[Array, "*#P"] = unit_interval(0.1)
 
     @property
     def supports(self) -> tuple[Support, ...]:
