@@ -84,10 +84,10 @@ def test_the_journey_from_a_table_to_predictions(folder, run, tmp_path):
     assert parquet.read_table(tmp_path / "out.parquet").num_rows == 20
     assert run("evaluate", folder / "a.ig", more).startswith("20 rows\nscore ")
     shown = run("show", folder / "a.ig")
-    assert "Target price: numbers (numbers) → Gaussian" in shown
-    assert "=name  left out: an identifier or free text, 50 different values in 50 rows" in shown
+    assert "Target price: numbers; likelihood: Gaussian" in shown
+    assert "=name  left out: an identifier or free text, with 50 different values in 50 rows" in shown
     assert "town   0 for 'Bonn', 1 for 'Oslo'" in shown and "lengthscale" in shown
-    assert "Scores on 5 rows that a model did not see" in shown
+    assert "Scores on 5 rows that were held out of a first fit" in shown
 
 
 def test_a_report_is_one_file_with_the_names_of_the_table(folder, run, tmp_path):
@@ -101,18 +101,38 @@ def test_a_report_is_one_file_with_the_names_of_the_table(folder, run, tmp_path)
 def test_rows_may_come_from_standard_input(folder, run, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"area,town\n100,Bonn\nbig,Oslo\n")))
     said = run("predict", folder / "a.ig", "-", "--out", tmp_path / "out.csv")
-    assert "Note: column 'area': 1 cells cannot be read as what the column holds (first in row 2)." in said
-    assert "Note: 1 of 2 rows cannot be predicted and are left blank." in said
+    assert "Note: column 'area': 1 cell is not a number (first in row 2)." in said
+    assert "Note: 1 of 2 rows cannot be predicted; their predictions are left empty." in said
     assert (tmp_path / "out.csv").read_text().splitlines()[2] == '"big","Oslo",,,'
+
+
+def test_files_are_read_as_those_of_the_fit(run, tmp_path):
+    """Words for gaps and the decimal mark are those of the fit, unless the user says otherwise."""
+    rng = np.random.default_rng(0)
+    rows = [(f"{a:.2f}".replace(".", ","), "-99" if i == 3 else i % 7, a) for i, a in enumerate(rng.uniform(1, 2, 30))]
+    lines = "\n".join(f"{x};{z};{y:.3f}".replace(".", ",") for x, z, y in rows)
+    (tmp_path / "a.csv").write_text(f"x;z;y\n{lines}\n")
+    options = ("--decimal", ",", "--na", "-99", "--kernel", "matern52", "--quiet")
+    run("fit", tmp_path / "a.csv", "--target", "y", "--save", tmp_path / "a.ig", *options)
+    (tmp_path / "b.csv").write_text("x;z\n1,5;-99\n")
+    said = run("predict", tmp_path / "a.ig", tmp_path / "b.csv", "--out", tmp_path / "c.csv")
+    assert "Note" not in said
+    with open(tmp_path / "c.csv", newline="") as file:
+        assert abs(float(next(csv.DictReader(file))["y mean"]) - 1.5) < 0.05
+    (tmp_path / "d.csv").write_text("x,z\n1.5,-99\n")
+    said = run("predict", tmp_path / "a.ig", tmp_path / "d.csv", "--out", tmp_path / "c.csv", "--decimal", ".")
+    assert "Note" not in said and "1.5" in (tmp_path / "c.csv").read_text()
 
 
 def test_predictions_never_replace_anything_silently(folder, refused, tmp_path):
     taken = write(folder / "taken.csv", ["area", "town", "price mean"], [[100, "Bonn", 5]])
-    assert "the rows have a column 'price mean' already" in refused("predict", folder / "a.ig", taken)
+    assert "the table already has a column 'price mean'" in refused("predict", folder / "a.ig", taken)
     for out in (taken, folder / "a.ig"):
         assert "would be overwritten" in refused("predict", folder / "a.ig", taken, "--out", out)
-    assert "no such folder" in refused("predict", folder / "a.ig", taken, "--out", tmp_path / "no" / "out.csv")
-    assert "choose the ending" in refused("predict", folder / "a.ig", taken, "--out", tmp_path / "out.xlsx")
+    assert "the folder does not exist" in refused(
+        "predict", folder / "a.ig", taken, "--out", tmp_path / "no" / "out.csv"
+    )
+    assert "choose the extension" in refused("predict", folder / "a.ig", taken, "--out", tmp_path / "out.xlsx")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,7 +141,7 @@ def test_predictions_never_replace_anything_silently(folder, refused, tmp_path):
     [
         (["fit", "{}/train.csv", "--target", "cost"], "target names the column 'cost', which the table does not have"),
         (["fit", "{}/nowhere.csv", "--target", "y"], "No such file"),
-        (["fit", "{}/train.csv", "--target", "price", "--test", "a", "--split-by", "town"], "leave one of them out"),
+        (["fit", "{}/train.csv", "--target", "price", "--test", "a", "--split-by", "town"], "use only one of them"),
         (["fit", "{}/train.csv", "--target", "price", "--save", "{}/train.csv"], "would be overwritten"),
         (["fit", "{}/train.csv", "--target", "price", "--seed", "-1"], "must be a whole number from 0 to 2^63"),
         (["fit", "{}/train.csv", "--target", "price", "--kernel", "x"], "kernel must be one of matern52"),
@@ -129,11 +149,12 @@ def test_predictions_never_replace_anything_silently(folder, refused, tmp_path):
         (["predict", "{}/train.csv", "{}/train.csv"], "train.csv is not a file of ig.save"),
         (["predict", "{}/a.ig", "{}/short.csv", "--out", "{}/o.csv"], "lacks the columns 'town'"),
         (["predict", "{}/a.ig", "{}/bad.csv", "--out", "{}/o.csv", "--strict"], "1 of 1 rows cannot be predicted"),
-        (["evaluate", "{}/a.ig", "{}/short.csv"], "names the column 'price'"),
+        (["evaluate", "{}/a.ig", "{}/new.csv"], "lacks the target 'price'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(arguments, says, folder, refused):
     write(folder / "short.csv", ["area"], [[1]])
+    write(folder / "new.csv", ["area", "town"], [[1, "Oslo"]])
     write(folder / "bad.csv", ["area", "town"], [["big", "Oslo"]])
     assert says in refused(*(argument.format(folder) for argument in arguments))
     assert not (folder / "o.csv").exists()

@@ -138,9 +138,9 @@ def test_summary_with_data_says_which_columns_matter():
     [
         (["a"], "a name for each of the 2 columns"),
         ("ab", "a name for each of the 2 columns"),
-        (["a", "a"], "must differ"),
-        ({"a": 0}, r"got the numbers \[0\]"),
-        ({"a": 0, "b": (0, 1)}, r"got the numbers \[0, 0, 1\]"),
+        (["a", "a"], "must be unique"),
+        ({"a": 0}, r"got numbers \[0\]"),
+        ({"a": 0, "b": (0, 1)}, r"got numbers \[0, 0, 1\]"),
     ],
 )
 def test_wrong_names_are_refused(names, message):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import inducing as ig
-from inducing.report.contents import Column, Contents, Target
+from inducing.report.contents import Column, Contents, Target, Training
 from inducing.report.html import far_rows, write_contents
-from inducing.report.measures import coverage, judged, measures_of
+from inducing.report.measures import _mean, baseline_of, coverage, judge, measures, measures_of
 from inducing.training.monitor import History
 from tests.chromium import Chromium, find_chromium
 
@@ -49,7 +49,8 @@ def numbers(**more):
     y[3] = np.nan
     history = History(np.arange(30), -100 / (1.0 + np.arange(30)), np.arange(30.0))
     given = {
-        "training": (X[:40], np.sin(4 * X[:40, :1]) + X[:40, 1:2]), "rows": [f"row {HOSTILE} {i}" for i in range(120)],
+        "training": Training(X[:40], np.sin(4 * X[:40, :1]) + X[:40, 1:2]),
+        "rows": [f"row {HOSTILE} {i}" for i in range(120)],
         "history": history, "message": f"done {HOSTILE}", "left_out": {HOSTILE + "2": "an identifier"},
         "warnings": [f"careful with {HOSTILE}"], "reproduce": {"command": f"inducing fit {HOSTILE}"},
         "facts": {"rows": HOSTILE},
@@ -76,7 +77,7 @@ def test_scores_of_numbers():
     """RMSE, error, R² and their standard errors by NumPy; baselines by least squares."""
     contents = numbers()
     pred = contents.model.predict(X)
-    own = judged(contents, pred, 0)
+    own = judge(pred, contents.y)
     seen = np.isfinite(contents.y[:, 0])
     error = contents.y[seen, 0] - np.asarray(pred.mean)[seen, 0]
     names, found = measures_of(contents, 0, own)
@@ -88,27 +89,52 @@ def test_scores_of_numbers():
     np.testing.assert_allclose(by_name["RMSE"][0][1], np.sqrt(np.mean(error[boot] ** 2, axis=1)).std(), rtol=0.1)
     y = contents.y[seen, 0]
     explained = 1 - np.mean(error[boot] ** 2, axis=1) / y[boot].var(axis=1)
-    np.testing.assert_allclose(by_name["variance explained (R²)"][0][0], 1 - np.mean(error**2) / y.var())
-    np.testing.assert_allclose(by_name["variance explained (R²)"][0][1], explained.std(), rtol=0.25)
+    np.testing.assert_allclose(by_name["R²"][0][0], 1 - np.mean(error**2) / y.var())
+    np.testing.assert_allclose(by_name["R²"][0][1], explained.std(), rtol=0.25)
     np.testing.assert_allclose(by_name["log density"][0][0], -ig.scores.log_score(pred, contents.y))
     np.testing.assert_allclose(by_name["CRPS"][0][0], ig.scores.crps(pred, contents.y))
     A = np.concatenate([np.ones((40, 1)), X[:40]], axis=1)
-    weights = np.linalg.lstsq(A, contents.training[1][:, 0])[0]
+    weights = np.linalg.lstsq(A, contents.training.y[:, 0])[0]
     linear = np.concatenate([np.ones((120, 1)), X], axis=1)[seen] @ weights
     np.testing.assert_allclose(by_name["RMSE"][2][0], np.sqrt(np.mean((y - linear) ** 2)), rtol=1e-3)
-    average = contents.training[1].mean()
+    average = contents.training.y.mean()
     np.testing.assert_allclose(by_name["mean absolute error"][1][0], np.mean(np.abs(y - average)))
 
 
 def test_scores_of_classes():
     contents = classes()
     pred = contents.model.predict(X)
-    own = judged(contents, pred, 0)
+    own = judge(pred, contents.y, num_classes=3)
     by_name = {m.name: m.values for m in measures_of(contents, 0, own)[1]}
     np.testing.assert_allclose(by_name["log-loss"][0][0], ig.scores.log_score(pred, contents.y), rtol=1e-3)
     np.testing.assert_allclose(by_name["Brier score"][0][0], ig.scores.brier(pred, contents.y))
     most = np.bincount(contents.y[:, 0].astype(int)).max() / 120
     np.testing.assert_allclose(by_name["accuracy"][1][0], most)
+
+
+def test_weights_count_as_repeated_rows():
+    """The scores of weighted rows are those of repeated rows; weights of 0 leave rows out."""
+    counts = np.arange(120) % 3
+    repeated = np.repeat(np.arange(120), counts)
+    for contents in (numbers(training=None), classes()):
+        C = contents.model.likelihood.class_count() or 0
+        found = []
+        for rows, weight in ((np.arange(120), counts.astype(float)), (repeated, None)):
+            own = judge(contents.model.predict(contents.X[rows]), contents.y[rows], 0, C, weight)
+            of = measures(own, baseline_of(own.y, C, own.weight))
+            found.append({m.name: [value for value, _ in m.values] for m in of})
+        assert found[0].keys() == found[1].keys()
+        for name in found[0]:
+            np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-2 if C else 1e-9, err_msg=name)
+
+
+def test_standard_errors_of_weighted_means():
+    """They are the spread of the means of many samples of rows and weights."""
+    many = np.random.default_rng(2)
+    weight = many.gamma(0.5, size=(4000, 200))
+    values = weight + many.normal(size=weight.shape)
+    means, errors = np.array([_mean(v, w) for v, w in zip(values, weight, strict=True)]).T
+    np.testing.assert_allclose(np.sqrt(np.mean(errors**2)), means.std(), rtol=0.05)
 
 
 def test_the_logistic_baseline_is_that_of_scikit_learn():
@@ -119,13 +145,13 @@ def test_the_logistic_baseline_is_that_of_scikit_learn():
     labels = (X[:, 0] > X[:, 1] + 0.2 * rng.normal(size=120)).astype(int) + (X[:, 2] > 0.7)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     expected = LogisticRegression(tol=1e-10, max_iter=1000).fit(scaled, labels).predict_proba(scaled)
-    np.testing.assert_allclose(_logistic(X, X, labels, 3), expected, atol=1e-4)
+    np.testing.assert_allclose(_logistic(X, X, labels, 3, np.ones(120)), expected, atol=1e-4)
 
 
 def test_coverage_counts_rows_inside():
     contents = numbers()
     pred = contents.model.predict(X)
-    for level, share, _ in coverage(pred, judged(contents, pred, 0), 0):
+    for level, share, _ in coverage(pred, judge(pred, contents.y), 0):
         low, high = pred.interval(level)
         seen = np.isfinite(contents.y)
         inside = (np.asarray(low) <= contents.y) & (contents.y <= np.asarray(high))
@@ -202,7 +228,7 @@ def test_hover_shows_the_row(chromium, pages):
 def test_the_reader_chooses_the_column_of_residuals(chromium, pages):
     opened(chromium, pages["numbers"])
     names = chromium.evaluate("[...document.querySelector('select').options].map(o => o.text)")
-    assert set(names) == {"the prediction itself", HOSTILE, TEMPLATE, "category", "day"}
+    assert set(names) == {"prediction", HOSTILE, TEMPLATE, "category", "day"}
     for name in names:
         script = f"(s => {{ s.value = {names.index(name)}; s.dispatchEvent(new Event('change')); }})"
         chromium.evaluate(script + "(document.querySelector('select'))")

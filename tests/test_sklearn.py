@@ -7,8 +7,10 @@ import jax
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -18,6 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 
 import inducing as ig
 from inducing.sklearn import GPClassifier, GPRegressor
+from inducing.tables import Encoder
 from inducing.training import automatic, monitor
 
 RNG = np.random.default_rng(0)
@@ -416,3 +419,79 @@ def test_what_cannot_be_compared_is_said(monkeypatch):
     monkeypatch.setattr(automatic, "search_kernel", fails)
     message = GPRegressor(kernel="auto", num_inducing=3, steps=2).fit(X, Y).result_.message
     assert message.startswith("kernel Matern52, compared with no other because the labels have hardly any noise; ")
+
+
+def mixed(rows, seed=0):
+    """A frame with a gap, an identifier, categories and dates; labels depend on all but the identifier."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "x": rng.uniform(0.0, 3.0, rows),
+            "id": rng.permutation(rows),
+            "town": rng.choice(["Bonn", "Oslo", "Rome"], rows),
+            "day": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 300, rows), "D"),
+        }
+    )
+    days = (frame.day - pd.Timestamp("2020-01-01")).dt.days
+    y = np.sin(frame.x) + (frame.town == "Oslo") + 0.01 * days
+    frame.loc[3, "x"] = np.nan
+    return frame, y.to_numpy()
+
+
+def test_frames_of_text_and_dates_are_encoded_as_tables_are(tmp_path):
+    frame, y = mixed(60)
+    estimator = GPRegressor(num_inducing=20, steps=30).fit(frame[:50], y[:50])
+    encoder = Encoder.decide(frame[:50])
+    alone = GPRegressor(num_inducing=20, steps=30).fit(encoder.encode(frame[:50]).X, y[:50])
+    expected = alone.predict(encoder.encode(frame[50:]).X)
+    np.testing.assert_array_equal(estimator.predict(frame[50:]), expected)
+    np.testing.assert_array_equal(estimator.predict(pl.from_pandas(frame[50:])), expected)
+    assert estimator.encoder_ == encoder and alone.encoder_ is None
+    assert estimator.n_features_in_ == 4 and list(estimator.feature_names_in_) == ["x", "id", "town", "day"]
+    shares = estimator.feature_importances_
+    assert shares.shape == (4,) and shares[1] == 0.0 and shares.min() >= 0.0 and shares.sum() == pytest.approx(1.0)
+    again = GPRegressor.load(save(estimator, tmp_path))
+    assert again.encoder_ == encoder
+    np.testing.assert_array_equal(again.predict(frame[50:]), expected)
+    estimator.partial_fit(frame[50:], y[50:])
+    assert np.isfinite(estimator.predict(frame)).all()
+
+
+def test_frames_in_pipelines_and_scores():
+    frame, y = mixed(60)
+    frame["kind"] = pd.Categorical(np.where(frame.index % 2 == 0, 4, 8))
+    pipeline = make_pipeline("passthrough", GPClassifier(num_inducing=10, steps=10))
+    assert cross_val_score(pipeline, frame, np.where(y > 1.7, "dear", "cheap"), cv=2).min() > 0.6
+    fitted = clone(pipeline).fit(frame, y > 1.7)[-1]
+    assert {"kind = 4", "kind = 8", "town = Oslo", "x is missing"} <= set(fitted.encoder_.names)
+    assert fitted.predict_proba(frame[:5]).shape == (5, 2)
+
+
+def test_frames_that_do_not_fit_are_refused():
+    frame, y = mixed(30)
+    estimator = GPRegressor(num_inducing=5, steps=2).fit(frame, y)
+    wrong = frame.astype({"x": object})
+    wrong.loc[2, "x"] = "large"
+    with pytest.raises(
+        ValueError, match=r"1 of 30 rows cannot be used: column 'x': 1 cell is not a number \(first in row 3"
+    ):
+        estimator.predict(wrong)
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(frame[["id", "x", "town", "day"]])
+    with (
+        pytest.raises((TypeError, ValueError), match="must be a pandas or polars DataFrame"),
+        pytest.warns(UserWarning),
+    ):
+        estimator.predict(frame.to_numpy())
+    new = frame[:3].assign(town="Paris")
+    with pytest.warns(UserWarning, match="'town': 3 cells have a value that is rare or absent in the training rows"):
+        estimator.predict(new)
+    with pytest.raises(ValueError, match="NaN"):  # frames of numbers alone are used as they are
+        GPRegressor(num_inducing=5, steps=2).fit(X, Y).predict(np.full((1, 2), np.nan))
+
+
+def test_many_categories_of_a_frame_are_embedded():
+    frame, y = mixed(60)
+    frame["town"] = [f"town {i % 12:02d}" for i in range(60)]
+    kernel = GPRegressor(num_inducing=5, steps=2).fit(frame, y).model_.layers[0].prior.kernels[0]
+    assert "Warped" in str(kernel)

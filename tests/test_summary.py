@@ -60,7 +60,7 @@ def test_any_module():
 
 def test_the_result_of_a_fit_is_no_model():
     """Its history had been counted among the parameters."""
-    with pytest.raises(TypeError, match=r"got FitResult; of a fit, pass result.model"):
+    with pytest.raises(TypeError, match=r"got FitResult; after a fit, pass result.model"):
         ig.summary(FitResult(regression(), History(*np.zeros((3, 1))), "", "adam", 0.0))
 
 
@@ -187,13 +187,13 @@ def test_plot_history_shows_the_bound_itself(axes):
 def test_plots_refuse_what_they_cannot_draw():
     with pytest.raises(ValueError, match="two-dimensional"):
         ig.report.plot_classification(regression(), (Z, np.ones(4)))
-    with pytest.raises(ValueError, match="one-dimensional inputs, these have 2 columns"):
+    with pytest.raises(ValueError, match="one-dimensional inputs, but these have 2 columns"):
         ig.report.plot_posterior(regression(), X=np.ones((3, 2)))
     with pytest.raises(ValueError, match="output must be a column number"):
         ig.report.plot_posterior(regression(), (Z, np.ones(4)), output=2)
     with pytest.raises(ValueError, match="y has 2 columns, but the model has 1 outputs"):
         ig.report.plot_posterior(regression(), (Z, np.ones((4, 2))))
-    with pytest.raises(ValueError, match="two or more different inputs to draw lines over, got 1 alone"):
+    with pytest.raises(ValueError, match="two or more different inputs to plot lines, got only 1"):
         ig.report.plot_posterior(regression(), X=[1.0])
     for plot in (ig.report.plot_posterior, ig.report.plot_classification):
         with pytest.raises(ValueError, match="no inputs X to draw them at"):
@@ -203,7 +203,7 @@ def test_plots_refuse_what_they_cannot_draw():
 def test_plots_say_what_to_pass_instead():
     model = regression()
     result = FitResult(model, History(np.zeros(1), np.zeros(1), np.zeros(1)), "", "adam", 0.0)
-    with pytest.raises(TypeError, match=r"result must be what ig.fit returns, an ig.FitResult, got Model"):
+    with pytest.raises(TypeError, match=r"result must be an ig.FitResult, which ig.fit returns, got Model"):
         ig.report.plot_history(model)
     for given in (model, result, model.posterior([0.0])):
         with pytest.raises(TypeError, match=r"pred must be predictions of labels, model.predict\(X\), got"):
@@ -212,5 +212,5 @@ def test_plots_say_what_to_pass_instead():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install inducing\[plot\]"):
+    with pytest.raises(ImportError, match=r"pip install .inducing\[plot\]"):
         ig.report.plot_posterior(regression(), (Z, np.ones(4)))

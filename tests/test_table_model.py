@@ -69,7 +69,7 @@ def test_a_file_keeps_all_of_it_but_the_rows(model, tmp_path):
     with pytest.raises(ValueError, match="damaged"):
         TableModel.load(tmp_path / "b.ig")
     ig.save(tmp_path / "c.ig", model.model)
-    with pytest.raises(ValueError, match="holds no model of a table"):
+    with pytest.raises(ValueError, match="does not contain a model of a table"):
         TableModel.load(tmp_path / "c.ig")
 
 
@@ -88,10 +88,10 @@ def test_rows_that_cannot_be_used_are_blank_or_fatal(model):
         found = model.predict(new)
     assert found.isna().all(axis=1).tolist() == [False, True, True, False]
     messages = [str(w.message) for w in said]
-    assert any(re.fullmatch(r"column 'area': 1 cells cannot be read .*\(first in row 2\)", m) for m in messages)
-    assert "1 rows lie far outside of the training rows (area): do not rely on them" in messages
-    assert "2 of 4 rows cannot be predicted and are left blank" in messages
-    assert any("'town': 1 cells are categories that training did not have" in m for m in messages)
+    assert any(re.fullmatch(r"column 'area': 1 cell is not a number \(first in row 2\)", m) for m in messages)
+    assert "1 row is far outside the range of the training rows (area): do not rely on the predictions" in messages
+    assert "2 of 4 rows cannot be predicted; their predictions are left empty" in messages
+    assert any("'town': 1 cell has a value that is rare or absent in the training rows" in m for m in messages)
     with pytest.raises(ValueError, match="2 of 4 rows cannot be predicted: column 'area'"):
         model.predict(new, strict=True)
     with pytest.raises(ValueError, match="lacks the columns 'area'"):
@@ -113,6 +113,19 @@ def test_classes_have_probabilities_and_weights_count():
     assert found["kind predicted"].tolist() == ["oak", "ash"]
     np.testing.assert_allclose(found[["kind = ash", "kind = oak"]].sum(axis=1), 1.0)
     assert "w" not in model.encoder.inputs and model.scores.value("log-loss") < 0.5
+
+
+def test_weighted_scores_are_those_of_repeated_rows():
+    frame = houses(40).drop(columns="truth")
+    frame["w"] = np.arange(40) % 4 > 0
+    model = TableModel.fit(frame, target="price", weight="w", test=frame, kernel="matern52", progress=False)
+    assert model.scores.rows == 30
+    frame["w"] = np.arange(40) % 3
+    scores = model.evaluate(frame)
+    alone = model.evaluate(frame.loc[frame.index.repeat(frame.w)].drop(columns="w"))
+    for weighted, single in zip(scores.entries, alone.entries, strict=True):
+        assert (weighted.value, weighted.baseline) == pytest.approx((single.value, single.baseline))
+    assert scores.rows == (frame.w > 0).sum()
 
 
 def test_several_targets_learn_from_each_other():
@@ -159,7 +172,7 @@ def test_many_categories_share_an_embedding():
         ({"noise": "loud"}, "noise must be one of constant"),
         ({"target": "town", "noise": "outliers"}, "for a single target of numbers"),
         ({"num_layers": 0}, "num_layers must be"),
-        ({"target": ["price", "truth"], "num_layers": 2}, "several targets have one layer"),
+        ({"target": ["price", "truth"], "num_layers": 2}, "several targets need num_layers=1"),
         ({"seconds": 0.0}, "seconds must be more than 0"),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"likelihood": "beta"}, "strictly between 0 and 1"),

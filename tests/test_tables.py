@@ -16,13 +16,14 @@ from pyarrow import feather, parquet
 from scipy.stats import norm
 
 import inducing as ig
+from inducing.report.measures import baseline_of
 from inducing.tables import Encoder, read_table, write_table
 from inducing.tables.cells import as_days, as_numbers
 from inducing.tables.columns import Category, Date, LeftOut, Number, YesNo
 from inducing.tables.deciding import Options, decide
 from inducing.tables.frames import as_table, column_of, like
-from inducing.tables.scoring import baseline_of, score
-from inducing.tables.splitting import held_out
+from inducing.tables.scoring import score
+from inducing.tables.splitting import held_out, split_by
 from inducing.tables.targets import Target, decide_target
 
 TABLE = pa.table(
@@ -62,11 +63,11 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("größe,y\n1,2\n".encode("latin-1"), r"a\.csv: it is not text in the encoding utf8 .*--encoding"),
-        ("x,y\n1,größe\n".encode("latin-1"), r"a\.csv: it is not text in the encoding utf8 \(column 'y'\).*--encoding"),
+        ("größe,y\n1,2\n".encode("latin-1"), r"a\.csv: it is not encoded as utf8 .*--encoding"),
+        ("x,y\n1,größe\n".encode("latin-1"), r"a\.csv: it is not encoded as utf8 \(column 'y'\).*--encoding"),
         (b"x,y\n1,2,3\n", r"a\.csv: it cannot be read as a CSV table: .*Expected 2 columns, got 3"),
         (b"", r"a\.csv must have a header and at least one row"),
-        (b"x,y\n", r"a\.csv must have a header and at least one row, got 0 rows"),
+        (b"x,y\n", r"a\.csv must have a header and at least one row, but has 0 rows"),
         (b"x,x\n1,2\n", r"a\.csv has two columns called 'x'"),
     ],
 )
@@ -88,6 +89,16 @@ def test_other_encodings_decimal_marks_and_words_for_gaps(tmp_path):
             read_table(tmp_path / bad)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read_table(tmp_path / "nowhere.csv")
+
+
+def test_words_for_gaps_hold_for_every_kind_of_file(tmp_path):
+    table = pa.table({"x": [1, -99, 3], "y": [0.5, 1.5, -99.0], "word": ["a", "-99", "gone"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    feather.write_feather(table, tmp_path / "a.feather")
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, table.to_pylist())))
+    expected = {"x": [1, None, 3], "y": [0.5, 1.5, None], "word": ["a", None, None]}
+    for name in ("a.parquet", "a.feather", "a.jsonl"):
+        assert read_table(tmp_path / name, na=["-99", "gone"]).to_pydict() == expected
 
 
 # Cells and columns
@@ -132,7 +143,7 @@ def test_gaps_are_filled_with_the_median_and_marked():
 
 def test_words_among_numbers_count_as_gaps_and_new_ones_make_a_row_unusable():
     column = decided([*map(str, range(20)), "unknown"])
-    assert column.described == "number, 'unknown' count as gaps, gaps filled with the median 9.5 and marked"
+    assert column.described == "number, 'unknown' counts as a gap, gaps filled with the median 9.5, with an indicator"
     encoded = column.encode(pa.array(["3", "unknown", "what"]))
     assert encoded.values[:2].tolist() == [[3.0, 0.0], [9.5, 1.0]]
     assert encoded.unusable.tolist() == [False, False, True]
@@ -140,10 +151,10 @@ def test_words_among_numbers_count_as_gaps_and_new_ones_make_a_row_unusable():
 
 def test_amounts_of_money_are_numbers_or_refused():
     assert decided(["$1.5", "$2,000", "$3"]).described == "number in $"
-    with pytest.raises(ValueError, match=r"column 'c' has amounts in several currencies, \$, €"):
+    with pytest.raises(ValueError, match=r"column 'c' has amounts in several currencies \(\$, €\)"):
         decided(["$1.5", "€2", "€3"])
     with pytest.raises(
-        ValueError, match=r"column 'c' has '1,5', which is a number with the decimal mark ','.*--decimal"
+        ValueError, match=r"column 'c' has the value '1,5', whose decimal mark seems to be ','.*--decimal"
     ):
         decided(["1,5", "2,25", "3"])
     assert decided(["1,5", "2,25", "3"], decimal=",").encode(pa.array(["1,5"])).values.tolist() == [[1.5]]
@@ -203,11 +214,11 @@ def test_days_and_months_that_cannot_be_told_apart_are_refused():
     [
         ("id", [7, 3, 9], "identifier"),
         ("", [0, 1, 2], "identifier"),
-        ("c", ["a", "b", "c", "d"], "an identifier or free text, 4 different values in 4 rows"),
+        ("c", ["a", "b", "c", "d"], "an identifier or free text, with 4 different values in 4 rows"),
         ("c", ["this is a long one", "and this is another", "and a third of them"], "free text"),
-        ("c", [2.0, 2.0], "the same value 2 in every row"),
-        ("c", ["a", "a"], "the same value 'a' in every row"),
-        ("c", pa.nulls(2), "no values"),
+        ("c", [2.0, 2.0], "every row has the same value, 2"),
+        ("c", ["a", "a"], "every row has the same value, 'a'"),
+        ("c", pa.nulls(2), "it is empty"),
         ("c", [[1], [2]], "type list"),
     ],
 )
@@ -249,7 +260,7 @@ def test_an_encoder_survives_json_and_names_what_is_missing():
         Encoder.decide(frame, drop=["y"])
     with pytest.raises(ValueError, match="no column is left to predict from: 'id' is left out"):
         Encoder.decide(frame[["id"]])
-    with pytest.raises(ValueError, match="no description of a column"):
+    with pytest.raises(ValueError, match="does not describe a column"):
         Encoder.from_json([{"kind": "os.system", "name": "x"}])
 
 
@@ -259,8 +270,8 @@ def test_rows_of_other_kinds_are_named_by_the_first_one():
     )
     assert rows.usable.tolist() == [True, False, False]
     assert rows.notes == (
-        "column 'x': 1 cells cannot be read as what the column holds (first in row 2)",
-        "1 rows are empty",
+        "column 'x': 1 cell is not a number (first in row 2)",
+        "1 row is empty",
     )
 
 
@@ -295,7 +306,11 @@ def test_the_kind_of_target_decides_the_likelihood(values, kind, likelihood):
 def test_the_user_may_choose_the_likelihood():
     assert decide_target("y", pa.array([1, 2, 3]), "gaussian").kind == "number"
     assert decide_target("y", pa.array([1, 2, 10]), "ordinal").classes == ("1", "2", "10")
-    for likelihood, says in (("poisson", "counts|whole"), ("bernoulli", "not two"), ("magic", "choose one of number")):
+    for likelihood, says in (
+        ("poisson", "counts|whole"),
+        ("bernoulli", "needs two"),
+        ("magic", "choose one of number"),
+    ):
         with pytest.raises(ValueError, match=says):
             decide_target("y", pa.array([1.5, 2.0, 3.0]), likelihood)
 
@@ -303,10 +318,10 @@ def test_the_user_may_choose_the_likelihood():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ([None, None], "has no values"),
+        ([None, None], "is empty"),
         (["a", "a"], "the same value 'a' in every row"),
-        ([*map(str, range(20)), "soon"], "'soon' in row 21 among numbers"),
-        (["1 kg", "2 lb", "3 kg ", "a", "b"], "5 different words in 5 rows"),
+        ([*map(str, range(20)), "soon"], "'soon' in row 21, which is not a number"),
+        (["1 kg", "2 lb", "3 kg ", "a", "b"], "5 different texts in 5 rows"),
         (["$1", "€2", "€3"], "'€2' in row 2|several currencies"),
         ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], "values of type date32"),
     ],
@@ -318,7 +333,7 @@ def test_targets_that_cannot_be_learnt(values, says):
 
 def test_unknown_classes_are_refused_when_labels_are_read():
     target = decide_target("y", pa.array(["a", "b"]))
-    with pytest.raises(ValueError, match="'c' in row 2, which is none of the classes a, b"):
+    with pytest.raises(ValueError, match="'c' in row 2, which is not one of the classes a, b"):
         target.labels(pa.array(["a", "c"]))
 
 
@@ -332,21 +347,31 @@ def test_scores_are_those_of_numpy():
     pred = ig.likelihoods.Gaussian(0.5).predictive(jnp.asarray(mean)[:, None], jnp.asarray(std)[:, None] ** 2)
     sd = np.sqrt(std**2 + 0.5)
     target = Target("y", "number", "")
-    found = {s.name: s for s in score(target, pred, y, baseline_of(target, np.array([1.0, 3.0, np.nan])))}
+    found = {s.name: s for s in score(target, pred, y, baseline_of(np.array([1.0, 3.0, np.nan])))}
     assert found["RMSE"].value == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)))
-    assert found["log score"].value == pytest.approx(-norm(mean, sd).logpdf(y).mean())
-    assert found["log score"].error == pytest.approx(norm(mean, sd).logpdf(y).std(ddof=1) / np.sqrt(40))
-    assert found["log score"].baseline == pytest.approx(-norm(2.0, 1.0).logpdf(y).mean())
+    assert found["log density"].value == pytest.approx(norm(mean, sd).logpdf(y).mean())
+    assert found["log density"].error == pytest.approx(norm(mean, sd).logpdf(y).std(ddof=1) / np.sqrt(40))
+    assert found["log density"].baseline == pytest.approx(norm(2.0, 1.0).logpdf(y).mean())
     assert found["in 95 % interval"].value == np.mean(np.abs(y - mean) < norm.ppf(0.975) * sd)
 
 
+def by(values, **options):
+    return split_by("c", pa.array(values), Options(**options))
+
+
 def test_groups_stay_together_and_the_latest_days_are_held_out():
-    groups = pa.array(np.repeat(["a", "b", "c", "d", "e"], 10))
-    held = held_out(np.ones(50, bool), 0, groups)
-    assert len(held) == 10 and len(set(np.asarray(groups)[held])) == 1
-    days = pa.array(pd.date_range("2020-01-01", periods=50).date[::-1])
-    assert held_out(np.ones(50, bool), 0, days).tolist() == list(range(5))
+    groups = np.repeat(["a", "b", "c", "d", "e"], 10)
+    held = held_out(np.ones(50, bool), 0, by(groups))
+    assert len(held) == 10 and len(set(groups[held])) == 1
+    unequal = by(["a"] * 40 + ["b"] * 4 + [None] * 6)  # the large group is never held out
+    assert all(max(held_out(np.ones(50, bool), seed, unequal)) >= 40 for seed in range(5))
+    days = pd.date_range("2020-01-01", periods=50).date[::-1]
+    assert held_out(np.ones(50, bool), 0, by(days)).tolist() == list(range(5))
+    european = by([f"{day:%d.%m.%Y}" for day in days])  # dates in text
+    assert european.dates and held_out(np.ones(50, bool), 0, european).tolist() == list(range(5))
     assert set(held_out(np.arange(50) % 2 == 0, 0) % 2) == {0}  # rows without a label cannot be scored
+    with pytest.raises(ValueError, match="too few different values"):
+        held_out(np.ones(3, bool), 0, by(["a", "a", "a"]))
 
 
 def test_cells_that_a_spreadsheet_would_execute_are_text(tmp_path):
@@ -356,5 +381,5 @@ def test_cells_that_a_spreadsheet_would_execute_are_text(tmp_path):
     assert lines == ['"\'=x","y"', '"\'=1+1",-1.5', '"\'-2 or so",2', '"\'@a",3', '"plain",4', ",5"]
     write_table(tmp_path / "a.parquet", table)
     assert parquet.read_table(tmp_path / "a.parquet").equals(table)
-    with pytest.raises(ValueError, match=r"choose the ending \.csv or \.parquet"):
+    with pytest.raises(ValueError, match=r"choose the extension \.csv or \.parquet"):
         write_table(tmp_path / "a.xlsx", table)

@@ -5,6 +5,9 @@
 After `fit`, `estimator.model_` is the trained `ig.Model` and `estimator.result_` the `ig.FitResult`. Estimators compute
 in float64 whatever JAX's flag says, and do not change that flag. Where it is off, call methods of `model_` inside
 `with jax.enable_x64(True):`.
+
+X may be a data frame of pandas or polars with columns of text, categories or dates, or with gaps. Its columns are then
+encoded as `inducing.tables` does, and `estimator.encoder_` says how. Frames of complete numbers are used as they are.
 """
 
 import contextlib
@@ -22,7 +25,15 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        _get_feature_names,
+        check_array,
+        check_consistent_length,
+        check_is_fitted,
+        check_X_y,
+        validate_data,
+    )
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
@@ -81,7 +92,12 @@ class _AbstractGP(BaseEstimator):
     def _settings(self) -> dict[str, Any]:
         """All but the seconds."""
         names = ("kernel", "num_inducing", "num_layers", "method", "steps", "progress")
-        return {name: self.get_params(deep=False)[name] for name in names} | {"key": _key(self.random_state)}
+        settings = {name: self.get_params(deep=False)[name] for name in names} | {"key": _key(self.random_state)}
+        if self.kernel is None and self.num_layers == 1 and self.encoder_ is not None:
+            from inducing.tables.fitting import kernel_of
+
+            settings["kernel"] = kernel_of(None, self.encoder_, settings["key"])
+        return settings
 
     def _train(
         self, X: np.ndarray, y: np.ndarray, likelihood: AbstractLikelihood, weight: Any, seconds: int | float | None
@@ -188,6 +204,8 @@ class _AbstractGP(BaseEstimator):
             fitted |= {f"history.{name}": value for name, value in result.history._asdict().items()}
             for name in fitted.keys() & NAMES:  # NumPy's arrays of texts
                 fitted[name] = [fitted[name].dtype.str, fitted[name].tolist()]
+            if fitted["encoder_"] is not None:
+                fitted["encoder_"] = fitted["encoder_"].to_json()
         return {"settings": settings, "fitted": fitted}
 
     @classmethod
@@ -202,6 +220,10 @@ class _AbstractGP(BaseEstimator):
         for name in fitted.keys() & NAMES:
             kind, values = fitted[name]
             fitted[name] = np.array(values, dtype=kind)
+        if fitted["encoder_"] is not None:
+            from inducing.tables.encoder import Encoder
+
+            fitted["encoder_"] = Encoder.from_json(fitted["encoder_"])
         for model in (fitted["model_"], parts["model"]):
             check_model(model)
             check(model)
@@ -226,8 +248,13 @@ class _AbstractGP(BaseEstimator):
         They are computed when they are asked for, from a sample of the rows of the fit: see `ig.report.relevance`.
         """
         check_is_fitted(self)
+        blocks = None if self.encoder_ is None else self.encoder_.blocks
         with self._precision():
-            return relevance(self.model_, self._some_rows).share
+            share = relevance(self.model_, self._some_rows, blocks).share
+        if blocks is None:
+            return share
+        used = dict(zip(blocks, share, strict=True))
+        return np.array([used.get(name, 0.0) for name in vars(self)["feature_names_in_"]])
 
     def _check_dtype(self) -> None:
         if self.dtype not in ("float64", "float32"):
@@ -239,7 +266,22 @@ class _AbstractGP(BaseEstimator):
 
     def _inputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        encoded = self._encoded(X, reset=False)
+        return validate_data(self, X, reset=False, dtype=np.float64) if encoded is None else encoded
+
+    def _encoded(self, X: Any, reset: bool) -> np.ndarray | None:
+        """Data frames with other columns than complete numbers, encoded [N, D]; None for other inputs."""
+        if reset:
+            self.encoder_ = _encoder_of(X)
+        if self.encoder_ is None:
+            return None
+        validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns
+        rows = self.encoder_.encode(X)
+        if not rows.usable.all():
+            raise ValueError(f"{(~rows.usable).sum()} of {len(rows.X)} rows cannot be used: {'; '.join(rows.notes)}.")
+        for note in () if reset else rows.notes:
+            warnings.warn(note, stacklevel=4)
+        return rows.X
 
 
 class GPRegressor(RegressorMixin, _AbstractGP):
@@ -343,7 +385,11 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         """Inputs and labels as scikit-learn checks them, but for labels that may be NaN."""
         labels = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
         inputs = {"dtype": np.float64}
-        X, y = validate_data(self, X, y, reset=reset, validate_separately=(inputs, labels))
+        encoded = self._encoded(X, reset)
+        if encoded is None:
+            X, y = validate_data(self, X, y, reset=reset, validate_separately=(inputs, labels))
+        else:
+            X, y = encoded, check_array(y, input_name="y", **labels)
         check_consistent_length(X, y)
         return X, y
 
@@ -516,7 +562,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         Raises:
             ValueError: if y has fewer than two classes, or another number of classes than the likelihood.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._checked(X, y, reset=True)
         check_classification_targets(y)
         return self._fit_classes(X, y, np.unique(y), sample_weight)
 
@@ -539,10 +585,17 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             ValueError: if y holds other classes than those of the first call.
         """
         first = "model_" not in vars(self)
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        X, y = self._checked(X, y, reset=first)
         if first:
             return self._fit_classes(X, y, np.unique(y if classes is None else classes), sample_weight)
         return self._update(X, self.encode(y), self._weight(y, sample_weight))
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and labels as scikit-learn checks them."""
+        encoded = self._encoded(X, reset)
+        if encoded is None:
+            return validate_data(self, X, y, dtype=np.float64, reset=reset)
+        return check_X_y(encoded, y, dtype=np.float64)
 
     def _fit_classes(self, X: np.ndarray, y: np.ndarray, classes: np.ndarray, sample_weight: Any) -> "GPClassifier":
         self.classes_, C = classes, len(classes)
@@ -606,6 +659,17 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             Samples [N, n_samples].
         """
         return self.classes_[self._samples(X, n_samples, random_state)[..., 0].astype(int).T]
+
+
+def _encoder_of(X: Any) -> Any:
+    """The encoder of a data frame with other columns than complete numbers; None for other inputs."""
+    if _get_feature_names(X) is None:
+        return None
+    if np.asarray(X[:0]).dtype.kind in "biuf" and not np.isnan(np.asarray(X, float)).any():
+        return None
+    from inducing.tables.encoder import Encoder  # needs pyarrow
+
+    return Encoder.decide(X)
 
 
 def _key(random_state: Any) -> Array:

@@ -137,7 +137,7 @@ def test_after_a_fault_all_restart_and_the_end_is_the_same(tmp_path, undisturbed
     began = time.monotonic()
     result, said = launched(tmp_path, DIE=f"{victim},70,{int(how)}")
     assert (tmp_path / "died").exists()
-    assert "starting all 2 again" in said and "(resumed at step" in said
+    assert "restarting all 2" in said and "(resumed at step" in said
     assert result["bound"] == undisturbed["bound"]
     assert result["model"] == undisturbed["model"]
     assert time.monotonic() - began < 200  # nobody waits for a heartbeat of 100 seconds

@@ -1,4 +1,4 @@
-"""Compiled programs that are kept between runs of the command."""
+"""The cache of compiled programs between runs of the command."""
 
 import os
 import sys
@@ -25,14 +25,14 @@ def cache_folder() -> Path:
 
 
 def keep_programs(folder: Path | None = None, most: int = MOST) -> None:
-    """Keep compiled programs in a folder, so that the next run of the same shape does not compile them again.
+    """Keep compiled programs in a folder, so that the next run on data of the same shape need not compile them.
 
-    A folder that `JAX_COMPILATION_CACHE_DIR` names is used as it is. Where the folder cannot be written nothing is
+    If the user has set `JAX_COMPILATION_CACHE_DIR`, nothing changes. If the folder cannot be written, no programs are
     kept.
 
     Args:
-        folder: where; by default in the user's cache folder.
-        most: the size in bytes beyond which those programs that were written longest ago are deleted.
+        folder: the folder; by default in the user's cache folder.
+        most: the largest size in bytes. Beyond it, the oldest programs are deleted.
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return

@@ -1,7 +1,7 @@
 """The paper's comparison (section 4.7): four models of the black pixels of the letters "DGP".
 
-One input has many labels, so p(y | x) has many modes. A GP can only spread over them, and a deep GP does no better.
-A latent variable, which tells which stroke a pixel belongs to, makes the letters readable.
+An input has many labels, so p(y | x) has many modes. A GP can only cover them with a wide density, and a deep GP is no
+better. With a latent variable, which represents the stroke that a pixel belongs to, the letters become readable.
 
     python -m inducing demo            two to five minutes on two cores
     python -m inducing demo --quick    90 seconds
@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 
 
 class Budget(NamedTuple):
-    """How much work the demo does: the number of steps of each model, and a limit in seconds for slow machines."""
+    """The work of the demo: the number of steps of each model, and a limit in seconds for slow machines."""
 
     steps: dict[str, int]
     seconds: dict[str, float]
@@ -94,7 +94,7 @@ def letters(text: str = "DGP", width: int = 330) -> Float[np.ndarray, "N 2"]:
         from matplotlib.path import Path as Outline
         from matplotlib.textpath import TextPath
     except ImportError as error:
-        raise ImportError("the demo draws with Matplotlib: pip install inducing[plot]") from error
+        raise ImportError("the demo needs Matplotlib: pip install 'inducing[plot]'") from error
     path = TextPath((0, 0), text, size=100, prop=FontProperties(family="DejaVu Sans", style="oblique"))
     box = path.get_extents()
     grid = np.meshgrid(np.linspace(box.x0, box.x1, width), np.linspace(box.y0, box.y1, width // 2), indexing="ij")
@@ -106,7 +106,7 @@ def letters(text: str = "DGP", width: int = 330) -> Float[np.ndarray, "N 2"]:
 
 
 def models(num: int, key: Array) -> dict[str, Model]:
-    """GP, DGP, LV-GP and LV-DGP for one input and one output in [−3, 3], with `num` inducing points a layer.
+    """GP, DGP, LV-GP and LV-DGP for one input and one output in [−3, 3], with `num` inducing points per layer.
 
     >>> list(models(10, jax.random.key(0)))
     ['GP', 'DGP', 'LV-GP', 'LV-DGP']
@@ -127,7 +127,10 @@ def models(num: int, key: Array) -> dict[str, Model]:
     def latent(key: Array) -> LatentVariable:
         return LatentVariable(1, Amortised.mlp(key, dim=1, x=1, y=1, hidden=(20, 2)))
 
-    noise, spread = Gaussian(jnp.asarray(0.05)), Gaussian(jnp.asarray(2.0))  # without latents all spread is noise
+    noise, spread = (
+        Gaussian(jnp.asarray(0.05)),
+        Gaussian(jnp.asarray(2.0)),
+    )  # without latent variables, the whole spread is noise
     return {
         "GP": Model(last(line), spread),
         "DGP": Model([inner(line), last(line)], spread),
@@ -159,7 +162,7 @@ def _limit(seconds: float) -> Callable[[Progress], bool]:
 
 
 def train(name: str, model: Model, data: Data, work: Budget, key: Array, progress: bool) -> FitResult:
-    """Fit one of the models: natural gradients for the last layer, Adam for the rest; latents importance-weighted."""
+    """Fit one of the models, by natural gradients for the last layer and Adam for the rest."""
     steps = work.steps[name]
     schedule = optax.cosine_decay_schedule(0.01, steps, alpha=0.05)
     return fit(
@@ -192,7 +195,7 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
     """Fit the four models, print a table and draw the figure `out/demo.png`."""
     work = budget(kind)
     path = Path(out) / "demo.png"
-    path.parent.mkdir(parents=True, exist_ok=True)  # now, since it is of no use after five minutes to say that it fails
+    path.parent.mkdir(parents=True, exist_ok=True)  # before the fits, so that an error appears at once
     points = letters()
     rng = np.random.default_rng(seed)
     points = points[rng.permutation(len(points))]
@@ -200,7 +203,7 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
     held_out, seen = points[:cut], points[cut:]
     data = Data(seen[:, 0], seen[:, 1])
     key = jax.random.key(seed)
-    print(f"{len(seen)} pixels of the letters DGP, {cut} held out; {work.features} inducing points a layer.")
+    print(f"{len(seen)} pixels of the letters DGP, {cut} held out; {work.features} inducing points per layer.")
     rows, fitted = [], {}
     x, y = np.linspace(-3.2, 3.2, work.pixels), np.linspace(-3.6, 3.6, work.pixels)
     for name, model in models(work.features, key).items():
@@ -213,23 +216,23 @@ def run(kind: str = "default", out: str | Path = "out", seed: int = 0, progress:
         fitted[name] = result.model
     print_table(rows, attainable(points))
     if late := [f"{r.name} ({r.steps} of {work.steps[r.name]} steps)" for r in rows if r.steps < work.steps[r.name]]:
-        print(f"This machine was too slow, or too busy, to take all steps in the time given: {', '.join(late)}.")
+        print(f"This machine was too slow or too busy for all steps within the time limit: {', '.join(late)}.")
     draw(seen, fitted, x, y, path)
-    print(f"The data, the four predictive densities and samples of them are in {path}.")
+    print(f"The figure in {path} shows the data, the four predictive densities, and samples of them.")
     return rows
 
 
 def print_table(rows: list[Row], best: float) -> None:
-    """The results, one line a model, the log-likelihood of the true densities, and what they mean."""
+    """The results, one line per model, the log-likelihood of the true densities, and an explanation."""
     print(f"\n{'model':<8}{'bound':>12}{'held-out log-likelihood':>27}{'seconds':>10}{'steps':>9}")
     for r in rows:
         score = f"{r.log_likelihood:.3f} ± {r.standard_error:.3f}"
         print(f"{r.name:<8}{r.bound:>12.1f}{score:>27}{r.seconds:>10.1f}{r.steps:>9}")
     print(f"{'truth':<8}{'':>12}{f'{best:.3f}':>27}")
     print(
-        "\nThe log-likelihood of a pixel's height y given x: higher is better. D is for deep, LV for a latent variable:"
+        "\nThe log-likelihood of a pixel's height y given x: higher is better. D means deep, and LV a latent variable,"
     )
-    print("it lets p(y | x) have several modes, one for each stroke at x.")
+    print("with which p(y | x) can have several modes, one for each stroke at x.")
     shallow, deep = rows[:2]
     if abs(deep.log_likelihood - shallow.log_likelihood) < deep.standard_error:
         print(
@@ -239,7 +242,7 @@ def print_table(rows: list[Row], best: float) -> None:
 
 
 def draw(points: np.ndarray, fitted: dict[str, Model], x: np.ndarray, y: np.ndarray, path: Path) -> None:
-    """Data beside the predictive density of each model, and samples of it below."""
+    """Plot the data and the predictive density of each model, with samples of it below."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""How a command ends before it is done: at Ctrl-C, and when nobody reads its output any more."""
+"""Early ends of a command: Ctrl-C, and a closed output."""
 
 import atexit
 import contextlib
@@ -16,17 +16,17 @@ INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + 13  # as shells report a proc
 
 
 class _Writing:
-    """Whether a file is being written, and whether Ctrl-C was pressed meanwhile."""
+    """Whether a file is being written, and whether Ctrl-C was pressed in the meantime."""
 
     now = pressed = False
 
 
 @contextlib.contextmanager
 def ends_early() -> Generator[None]:
-    """Ctrl-C inside the block ends the process with exit code 130 and one line; output that is not read, quietly.
+    """End the process on Ctrl-C with exit code 130 and one line, and quietly if its output is closed.
 
-    The handler ends the process itself: an exception that it raised could be lost (see `deferred_interrupt`), and `fit`
-    would take it for the wish to go on with what was reached. A file that is being written is finished first.
+    The handler ends the process itself, because an exception could be lost (see `deferred_interrupt`), and `fit` would
+    return what it has reached so far. A file that is being written is finished first.
 
     Raises:
         SystemExit: if standard output is a pipe that was closed, as `head` does.
@@ -38,14 +38,16 @@ def ends_early() -> Generator[None]:
     """
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, _interrupt) if main else None
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # all is done, only JAX takes a while to end
+    atexit.register(
+        signal.signal, signal.SIGINT, signal.SIG_IGN
+    )  # the work is done; only the shutdown of JAX takes a while
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # for what Python writes when it ends
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # for what Python writes at exit
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         raise SystemExit(NOT_READ) from None
@@ -62,7 +64,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _leave() -> NoReturn:
-    with contextlib.suppress(Exception):  # a pipe that was closed, or an output that the handler interrupted
+    with contextlib.suppress(Exception):  # a closed pipe, or output that the handler interrupted
         sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.write(2, b"\ninducing: interrupted\n" if os.isatty(2) else b"inducing: interrupted\n")
@@ -70,11 +72,11 @@ def _leave() -> NoReturn:
 
 
 def write(path: str | Path, content: bytes) -> None:
-    """Write a file as a whole, or not at all.
+    """Write a file completely or not at all.
 
     Args:
         path: the file. Anything that is not a regular file, such as /dev/stdout, is written directly.
-        content: what goes into it.
+        content: its content.
 
     Examples:
         >>> import tempfile

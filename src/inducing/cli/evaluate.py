@@ -1,9 +1,9 @@
-"""`inducing evaluate`: score a model that was kept on labelled rows."""
+"""`inducing evaluate`: score a model on labelled rows."""
 
 import argparse
 from typing import Any
 
-from inducing.cli.options import add_reading, add_running, table_of
+from inducing.cli.options import add_model, add_reading, add_running, model_and_rows
 
 
 def add(commands: Any) -> None:
@@ -12,24 +12,23 @@ def add(commands: Any) -> None:
     Args:
         commands: the subparsers of the command line.
     """
-    evaluate = commands.add_parser("evaluate", help="score a model that was kept on labelled rows")
-    evaluate.add_argument("model", metavar="MODEL", help="a file of `inducing fit --save`")
+    evaluate = commands.add_parser("evaluate", help="score a model on labelled rows")
+    add_model(evaluate)
     evaluate.add_argument("table", metavar="TABLE", help="rows with inputs and targets; - for standard input")
     add_reading(evaluate)
     add_running(evaluate)
-    evaluate.set_defaults(run=run)
+    evaluate.set_defaults(run=run, out=None)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command; scores are its output, and are printed in any case.
+    """Run the command. It prints the scores, also with `--quiet`.
 
     Args:
-        options: those of the command line.
+        options: the options of the command line.
 
     Raises:
         ValueError: if the rows do not have the columns of the model, or no labels.
     """
-    from inducing.tables import TableModel
-
-    scores = TableModel.load(options.model).evaluate(table_of(options.table, options))
+    model, table = model_and_rows(options)
+    scores = model.evaluate(table)
     print(f"{scores.rows:,} rows\n{scores}")

@@ -1,4 +1,4 @@
-"""`inducing launch`: several processes of a script on this machine, all of which start again when one is lost."""
+"""`inducing launch`: run a script in several processes of this machine, and restart all of them if one is lost."""
 
 import argparse
 import contextlib
@@ -14,8 +14,8 @@ from typing import Any
 from inducing.distributed import LAUNCHED
 
 POLL = 0.1  # seconds
-GRACE = 30.0  # seconds that processes have to end after Ctrl-C
-PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # huge pages, because it takes long to fault in small ones
+GRACE = 30.0  # seconds for processes to end after Ctrl-C
+PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # huge pages, because page faults of small pages take long
 
 
 def add(commands: Any) -> None:
@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
     """
     launch = commands.add_parser("launch", help="run a script in several processes of this machine; restart lost ones")
     launch.add_argument("--processes", type=int, default=2, help="number of processes (default: 2)")
-    launch.add_argument("--restarts", type=int, default=3, help="how often to start all again (default: 3)")
+    launch.add_argument("--restarts", type=int, default=3, help="how often to restart all processes (default: 3)")
     launch.add_argument("script", metavar="SCRIPT", help="a Python script that calls ig.distributed.initialize()")
     launch.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
     launch.set_defaults(run=run, no_cache=True, quiet=False)
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the command.
 
     Args:
-        options: those of the command line.
+        options: the options of the command line.
 
     Raises:
         ValueError: if a number is out of range.
@@ -55,16 +55,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def launch(script: list[str], processes: int, restarts: int) -> int:
-    """Run a script in several processes until all of them end well.
+    """Run a script in several processes until all of them succeed.
 
-    If one ends with an error, is killed, or is stuck so that the heartbeats of the others notice it, all are killed and
-    started again, up to `restarts` times. A script that trains with `ig.fit(checkpoint=...)` then goes on where it was.
-    The C library of Linux is told to ask for huge pages, unless the environment has other `GLIBC_TUNABLES`.
+    If a process fails, is killed, or hangs (which the others notice by its heartbeats), all processes are killed and
+    restarted, up to `restarts` times. A script that trains with `ig.fit(checkpoint=...)` then resumes from its last
+    checkpoint. On Linux, the processes use huge pages, unless the environment sets other `GLIBC_TUNABLES`.
 
     Args:
         script: the script and its arguments.
         processes: the number of processes. Each has its share of the cores.
-        restarts: how many times to start again.
+        restarts: how often to restart.
 
     Returns:
         The exit code: 0, or that of the first process that failed in the last attempt.
@@ -76,13 +76,13 @@ def launch(script: list[str], processes: int, restarts: int) -> int:
             return code
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
         left = restarts - attempt
-        action = f"starting all {processes} again, {left} restarts left" if left else "no restarts left"
+        action = f"restarting all {processes}, {left} restarts left" if left else "no restarts left"
         print(f"inducing launch: a process ended with {what}; {action}", file=sys.stderr, flush=True)
     return code if code > 0 else 128 - code
 
 
 def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
-    """The exit code of all processes, and whether the user has interrupted them, by Ctrl-C or SIGTERM."""
+    """The exit code of the processes, and whether the user has interrupted them by Ctrl-C or SIGTERM."""
     with _started(script, processes) as running:
         try:
             while True:
@@ -91,7 +91,7 @@ def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
                 if failed or all(code == 0 for code in codes):
                     return (failed or [0])[0], False
                 time.sleep(POLL)
-        except KeyboardInterrupt:  # they are in sessions of their own, so that the terminal does not tell them
+        except KeyboardInterrupt:  # the terminal does not interrupt them, because they are in sessions of their own
             for process in running:
                 process.send_signal(signal.SIGINT)
             deadline = time.monotonic() + GRACE
@@ -104,7 +104,7 @@ def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
 
 @contextlib.contextmanager
 def _started(script: list[str], processes: int) -> Generator[list[subprocess.Popen]]:
-    """The processes, which are killed at the end of the block if they still run."""
+    """Start the processes. Those that still run at the end of the block are killed."""
     address = f"127.0.0.1:{_free_port()}"
     running: list[subprocess.Popen] = []
     try:
@@ -121,7 +121,7 @@ def _started(script: list[str], processes: int) -> Generator[list[subprocess.Pop
 
 
 def _pin(pid: int, number: int, processes: int) -> None:
-    """Give a process its share of the cores, if there are enough: XLA's threads get in each other's way otherwise."""
+    """Give a process its share of the cores, if there are enough. Otherwise, XLA's threads slow each other down."""
     if sys.platform != "linux":
         return
     cores = sorted(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""The command line, `inducing COMMAND` or `python -m inducing COMMAND`: tables, the demo, and several processes."""
+"""The command line, `inducing COMMAND` or `python -m inducing COMMAND`."""
 
 import argparse
 import io
@@ -12,12 +12,13 @@ from inducing.cli.ending import ends_early
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; without one, say which there are. Ctrl-C ends it with exit code 130, writing nothing half.
+    """Run a command, or without one print the help.
 
-    What the user can correct is one line on standard error and exit code 2.
+    Errors that the user can correct are printed as one line, with exit code 2. Ctrl-C ends the process with exit code
+    130; files are written completely or not at all.
 
     Args:
-        arguments: those of the command line, by default of this process.
+        arguments: the arguments; by default, those of this process.
     """
     with ends_early():
         _run(arguments)

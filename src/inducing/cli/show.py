@@ -1,7 +1,9 @@
-"""`inducing show`: say what a model is that was kept."""
+"""`inducing show`: describe a model."""
 
 import argparse
 from typing import Any
+
+from inducing.cli.options import add_model
 
 
 def add(commands: Any) -> None:
@@ -10,8 +12,8 @@ def add(commands: Any) -> None:
     Args:
         commands: the subparsers of the command line.
     """
-    show = commands.add_parser("show", help="say what a model is that was kept: columns, kernel, likelihood, scores")
-    show.add_argument("model", metavar="MODEL", help="a file of `inducing fit --save`")
+    show = commands.add_parser("show", help="describe a model: columns, kernel, likelihood, scores")
+    add_model(show)
     show.set_defaults(run=run, no_cache=True, quiet=False)
 
 
@@ -19,10 +21,10 @@ def run(options: argparse.Namespace) -> None:
     """Run the command.
 
     Args:
-        options: those of the command line.
+        options: the options of the command line.
 
     Raises:
-        ValueError: if the file holds no model of a table.
+        ValueError: if the file does not contain a model of a table.
     """
     from inducing.tables import TableModel
 

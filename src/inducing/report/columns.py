@@ -1,4 +1,4 @@
-"""The columns of a table as a model sees them: each may be one input or several, such as one for each category."""
+"""Columns of a table, each of which may be several inputs of a model, such as one for each category."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,18 +12,18 @@ Columns = dict[str, tuple[int, ...]]
 
 
 def as_columns(names: Any, inputs: int) -> Columns:
-    """The names of columns, each with the numbers of its inputs.
+    """The positions of the inputs of each column, by its name.
 
     Args:
-        names: a name for each input, or a mapping from names to the inputs of that column: a number, or several. None
-            stands for `x[0]`, `x[1]` and so on.
+        names: a name for each input, or a mapping from column names to the position of an input, or of several. None
+            means `x[0]`, `x[1]` and so on.
         inputs: the number of inputs of the model.
 
     Returns:
-        A dictionary from names to numbers of inputs.
+        A dictionary from names to positions of inputs.
 
     Raises:
-        ValueError: if names are not unique, or not every input belongs to one column.
+        ValueError: if names are not unique, or if an input does not belong to exactly one column.
 
     Examples:
         >>> as_columns({"size": 0, "colour": (1, 2)}, 3)
@@ -42,11 +42,11 @@ def as_columns(names: Any, inputs: int) -> Columns:
             )
         columns = {str(name): (i,) for i, name in enumerate(names)}
         if len(columns) < inputs:
-            raise ValueError(f"names must differ from each other, got {list(names)}.")
+            raise ValueError(f"names must be unique, got {list(names)}.")
     given = sorted(i for own in columns.values() for i in own)
     if given != list(range(inputs)):
         raise ValueError(
-            f"names must give each of the {inputs} columns of X, numbered from 0, to one name, got the numbers {given}."
+            f"names must assign each of the {inputs} columns of X, numbered from 0, to one name, got numbers {given}."
         )
     return columns
 

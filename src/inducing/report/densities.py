@@ -1,4 +1,4 @@
-"""Pictures of predictive densities, for labels with several modes."""
+"""Plots of predictive densities, for labels with several modes."""
 
 from typing import Any
 
@@ -27,16 +27,16 @@ def plot_density(
     samples: int | None = None,
     ax: Any = None,
 ) -> Any:
-    """Plot p(y | x) of a model with one input and one output: brighter where labels are likelier.
+    """Plot p(y | x) of a model with one input and one output: brighter where labels are more likely.
 
-    Use it where `plot_posterior`, which shows a mean and a band, would hide that there are several modes.
+    Use it if there may be several modes, which the mean and the band of `plot_posterior` would hide.
 
     Args:
         model: the model, or an estimator.
-        data: data whose range to show, an `ig.Data` or a pair (X, y).
-        X: the inputs at which to evaluate. By default, the range of the data and a little more.
-        Y: the labels at which to evaluate. By default, the range of the data and a little more, or of the predictions.
-        draws: if it is not 0, show this many sampled labels at each input as dots, and no density.
+        data: the data whose range to show, an `ig.Data` or a pair (X, y).
+        X: the inputs of the grid. By default, slightly more than the range of the data.
+        Y: the labels of the grid. By default, slightly more than the range of the data, or that of the predictions.
+        draws: if not 0, plot this many sampled labels at each input as dots, instead of the density.
         size: the number of inputs and of labels of the grid.
         key: a random key for the samples of inner layers and for the draws.
         samples: the number of samples of the inner layers, as in `model.predict`.
@@ -62,14 +62,16 @@ def plot_density(
     x = grid_of(data, X, inducing_inputs(model), size, "plot_density")
     pred = model.predict(x, key=key, samples=samples)
     if pred.mean.shape[1] != 1 or model.likelihood.class_count() is not None:
-        raise ValueError("plot_density is for one numerical output; see plot_posterior for classes and for several.")
+        raise ValueError(
+            "plot_density needs a single output of numbers; use plot_posterior for classes and for several outputs."
+        )
     y = _labels(Y, data, pred, size)
     if draws:
         values = np.asarray(pred.sample(jax.random.key(0) if key is None else key, draws))[..., 0]
         ax.plot(np.broadcast_to(x, values.shape).ravel(), values.ravel(), ".", color=ORANGE, ms=1.5, alpha=0.5)
     else:
         p = density_grid(pred, y)
-        top = np.quantile(p, 0.995)  # single bright points would make the rest dark
+        top = np.quantile(p, 0.995)  # otherwise a few bright points would make the rest dark
         ax.pcolormesh(x, y, p, cmap="magma", vmin=0.0, vmax=top, shading="gouraud", rasterized=True)
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel="x", ylabel="y")
     return ax

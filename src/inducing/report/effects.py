@@ -1,4 +1,4 @@
-"""The effect of a column on the predictions: partial dependence with the uncertainty of the posterior."""
+"""The effect of a column on the predictions: partial dependence with posterior uncertainty."""
 
 from typing import Any, NamedTuple
 
@@ -14,13 +14,13 @@ from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.report.columns import as_columns
 
-SAMPLES = 200  # functions that are sampled where there is no closed form
-INNER = 32  # samples of the inner layers of deep models
-FEW = 12  # so many different numbers or fewer are shown one by one
+SAMPLES = 200  # sampled functions, if there is no closed form
+INNER = 32  # samples of inner layers
+FEW = 12  # up to this many different numbers are shown one by one
 
 
 class Effect(NamedTuple):
-    """The average prediction as one column varies.
+    """The average prediction as a function of one column.
 
     Attributes:
         name: the name of the column.
@@ -54,30 +54,30 @@ def effect(
     level: float = 0.95,
     seed: int = 0,
 ) -> Effect:
-    """The effect of one column on the predictions: their average over rows in which only this column was changed.
+    """The effect of one column on the predictions: their average over rows in which only this column is changed.
 
         g(t) = 1/n Σ_i E[y | f(x_i with column = t)]
 
     This is the partial dependence (Friedman 2001). f is uncertain, and so is g: with Gaussian noise g(t) is Gaussian,
     with the mean and the variance 1/n² Σ_ij Cov[f(x_i), f(x_j)] of the joint posterior at the n rows. For other
-    likelihoods, functions are sampled from that posterior. The band is about the average alone; single predictions
-    vary more. As with `relevance`, columns that are correlated lead to rows that never occur.
+    likelihoods, functions are sampled from that posterior. The band is the uncertainty of the average only; single
+    predictions vary more. As for `relevance`, correlated columns lead to rows that never occur.
 
-    The cost is that of `points` joint posteriors at `num` rows each, 2 `num` M² operations for M inducing points. The
-    same random rows serve all points: their choice shifts the curve by about the standard deviation of f over
-    √`num`, and hardly changes its shape.
+    The cost is that of `points` joint posteriors at `num` rows each, 2 `num` M² operations for M inducing points. All
+    points use the same random rows, whose choice shifts the curve by about the standard deviation of f over √`num`, but
+    hardly changes its shape.
 
     Args:
         model: an `ig.Model` with inputs.
         X: inputs [N, D], such as those of the training data.
         column: the name of the column, or its number.
         names: the names of the columns, as for `ig.report.relevance`.
-        values: the values of the column [N] as they are to be shown, numbers or text, if X holds a code of them. By
-            default those in X.
-        points: the number of values to show: evenly spaced between the 2 % and 98 % quantiles, or the most frequent
-            ones of text and of inputs with few values.
-        num: n, the number of rows to average over.
-        level: the probability that the interval holds.
+        values: the values of the column [N] to show, numbers or text, if X contains an encoding of them. By default,
+            those in X.
+        points: the number of values to show. They are evenly spaced between the 2 % and 98 % quantiles; for text and
+            for inputs with few different values, they are the most frequent ones.
+        num: the number of rows n to average over.
+        level: the probability of the interval.
         seed: the seed of the rows and of samples.
 
     Returns:
@@ -125,7 +125,7 @@ def effect_at(
     level: float = 0.95,
     seed: int = 0,
 ) -> Effect:
-    """The effect of a column at given values, for which some inputs stand: see `effect`."""
+    """The effect of a column at given values, which are encoded as `settings`: see `effect`."""
     rng = np.random.default_rng(seed)
     base = rows[rng.choice(len(rows), min(num, len(rows)), replace=False)]
     found = []
@@ -137,7 +137,7 @@ def effect_at(
 
 
 def grid(shown: np.ndarray, codes: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """The values to show, and the inputs [T, K] that stand for each."""
+    """The values to show, and the inputs [T, K] that encode them."""
     if shown.dtype.kind not in "fiub":
         labels, first, count = np.unique(shown.astype(str), return_index=True, return_counts=True)
         kept = np.sort(np.argsort(-count, kind="stable")[:points])
@@ -150,7 +150,7 @@ def grid(shown: np.ndarray, codes: np.ndarray, points: int) -> tuple[np.ndarray,
         return values, codes
     low, high = np.quantile(numbers[present], [0.02, 0.98])
     where = np.linspace(low, high, points)
-    # between the values of two rows the code is interpolated: exact where it is linear, as for scaled numbers
+    # interpolates the encoding between rows, which is exact if it is linear, as for scaled numbers
     return where, np.stack([np.interp(where, values, code) for code in codes.T], axis=1)
 
 

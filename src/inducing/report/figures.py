@@ -1,4 +1,4 @@
-"""The figures of an HTML report, as Plotly's JSON. Colours such as "@blue" are filled in by the page, light or dark."""
+"""The figures of an HTML report, as Plotly's JSON. The page replaces colours such as "@blue" by those of its theme."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ from inducing.training.monitor import History
 
 Trace = dict[str, Any]
 COLOURS = ("@blue", "@orange", "@green", "@purple", "@red", "@sky", "@grey")
-FEWEST = 5  # rows of a group that is shown without showing single rows
-MOST_BARS = 400  # rows whose intervals are drawn as lines
+FEWEST = 5  # the fewest rows of a group that is shown in a report without single rows
+MOST_BARS = 400  # the most rows whose intervals are drawn one by one
 
 
 class Figure(NamedTuple):
@@ -23,8 +23,8 @@ class Figure(NamedTuple):
     Attributes:
         title: its heading.
         text: what it shows and how to read it.
-        alt: what a reader who does not see it should know.
-        plots: one plot, or several of which the reader chooses one: pairs of a label and Plotly's data and layout.
+        alt: a description for readers who cannot see it.
+        plots: one plot, or several from which the reader selects one: pairs of a label and Plotly's data and layout.
         size: "wide", "half" or "small".
     """
 
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
 
 
 def plot(traces: Sequence[Trace], x: str = "", y: str = "", **layout: Any) -> dict[str, Any]:
-    """Traces and titles of axes as Plotly wants them.
+    """Traces and axis titles in the form that Plotly expects.
 
     Examples:
         >>> plot([], "<x>", "y")["layout"]["xaxis"]
@@ -48,7 +48,7 @@ def plot(traces: Sequence[Trace], x: str = "", y: str = "", **layout: Any) -> di
 
 
 def numbers(values: Any, digits: int = 5) -> list[Any]:
-    """Numbers for JSON, with so many digits; None for what is not finite.
+    """Numbers for JSON, rounded to a number of significant digits; None for values that are not finite.
 
     Examples:
         >>> numbers([1.23456789, float("nan")])
@@ -76,10 +76,10 @@ def band(x: Any, lower: Any, upper: Any, name: str, colour: str) -> Trace:
 
 
 class Shown(NamedTuple):
-    """The rows that points stand for: the page keeps a text for each, and shows it when the pointer is there.
+    """The rows that points represent. The page shows the text of a row when the pointer is over its point.
 
     Attributes:
-        places: the places [n] of the rows among those that are plotted.
+        places: the positions [n] of the rows among the plotted rows.
         target: the number of the target.
     """
 
@@ -98,9 +98,9 @@ def dots(x: Any, y: Any, shown: Shown, name: str, colour: str, symbol: str = "ci
 
 
 def against(own: Judged, far: np.ndarray, name: str, shown: Shown | None) -> Figure:
-    """Observed against predicted, with intervals; without `shown`, numbers of rows in cells."""
+    """Observed against predicted values, with intervals; without `shown`, the number of rows in each cell of a grid."""
     low, high = float(min(own.mean.min(), own.y.min())), float(max(own.mean.max(), own.y.max()))
-    diagonal = line([low, high], [low, high], "perfect", "@grey", hoverinfo="skip")
+    diagonal = line([low, high], [low, high], "perfect prediction", "@grey", hoverinfo="skip")
     diagonal["line"] |= {"dash": "dot"}
     inside = (own.lower <= own.y) & (own.y <= own.upper)
     traces: list[Trace] = []
@@ -129,16 +129,16 @@ def against(own: Judged, far: np.ndarray, name: str, shown: Shown | None) -> Fig
         f"inside their 95 % interval. The correlation is {_correlation(own.mean, own.y):.2f}."
     )
     text = (
-        "Each point is one row; the closer to the diagonal, the better. Move over a point, or tap it, to see the row."
+        "Each point is one row. The closer it is to the diagonal, the better. Point at it, or tap it, to see the row."
     )
     return Figure("Predicted and observed", text, alt,
                   [("", plot([*traces, diagonal], f"predicted {name}", f"observed {name}"))], "wide")  # fmt: skip
 
 
 def _against_in_cells(own: Judged, name: str) -> Figure:
-    """Numbers of rows in cells, without those of few rows."""
+    """The number of rows in each cell of a grid, without cells of few rows."""
     ends = [np.quantile(np.concatenate([own.mean, own.y]), level) for level in (0.01, 0.99)]  # extremes are rows
-    diagonal = line(ends, ends, "perfect", "@grey", hoverinfo="skip")
+    diagonal = line(ends, ends, "perfect prediction", "@grey", hoverinfo="skip")
     diagonal["line"] |= {"dash": "dot"}
     edges = np.linspace(*ends, 26)
     count, _, _ = np.histogram2d(own.y, own.mean, [edges, edges])
@@ -148,18 +148,18 @@ def _against_in_cells(own: Judged, name: str) -> Figure:
             "colorbar": {"title": {"text": "rows"}},
             "hovertemplate": "predicted %{x}<br>observed %{y}<br>%{z} rows<extra></extra>"}  # fmt: skip
     hidden = int(count[(count > 0) & (count < FEWEST)].sum())
-    text = f"Number of rows in each cell. Cells with fewer than {FEWEST} rows ({hidden} rows in all) are left out."
-    return Figure("Predicted and observed", text, f"Map of numbers of rows. {text}",
+    text = f"The number of rows in each cell. Cells with fewer than {FEWEST} rows ({hidden} rows in all) are left out."
+    return Figure("Predicted and observed", text, f"Heat map. {text}",
                   [("", plot([heat, diagonal], f"predicted {name}", f"observed {name}"))], "wide")  # fmt: skip
 
 
-def calibration(level: np.ndarray, share: np.ndarray, n: int) -> Figure:
+def calibration(level: np.ndarray, share: np.ndarray, n: float) -> Figure:
     """The share of labels below each predicted quantile."""
     spread = 1.96 * np.sqrt(level * (1 - level) / n)
-    ideal = line([0, 1], [0, 1], "perfect", "@grey", hoverinfo="skip")
+    ideal = line([0, 1], [0, 1], "perfect prediction", "@grey", hoverinfo="skip")
     ideal["line"] |= {"dash": "dot"}
     traces = [
-        band(level, level - spread, level + spread, "95 % by chance", "@grey"), ideal,
+        band(level, level - spread, level + spread, "expected by chance (95 %)", "@grey"), ideal,
         line(level, share, "observed", "@blue",
              hovertemplate="predicted %{x:.0%}<br>observed %{y:.0%}<extra></extra>"),
     ]  # fmt: skip
@@ -169,8 +169,8 @@ def calibration(level: np.ndarray, share: np.ndarray, n: int) -> Figure:
         f"{level[worst]:.0%}."
     )
     text = (
-        "Of the true values, this share lies below the predicted quantile. On the diagonal, the stated uncertainty is "
-        "right; the grey band is what chance allows."
+        "The share of true values below each predicted quantile. If the predicted uncertainty is right, the curve lies "
+        "on the diagonal, up to chance (the grey band)."
     )
     axis = {"range": [0, 1], "tickformat": ".0%"}
     layout = plot(traces, "predicted probability", "share of rows below", xaxis=axis, yaxis=axis)
@@ -178,10 +178,10 @@ def calibration(level: np.ndarray, share: np.ndarray, n: int) -> Figure:
 
 
 def residuals(own: Judged, columns: Sequence[tuple[str, np.ndarray]], shown: Shown | None) -> Figure:
-    """Observed minus predicted against each column, of which the reader chooses one."""
+    """Observed minus predicted values against a column that the reader selects."""
     error = own.y - own.mean
     plots = []
-    for name, values in [("the prediction itself", own.mean), *columns]:
+    for name, values in [("prediction", own.mean), *columns]:
         traces: list[Trace] = []
         if values.dtype.kind in "fiub":
             if shown is not None:
@@ -204,12 +204,12 @@ def residuals(own: Judged, columns: Sequence[tuple[str, np.ndarray]], shown: Sho
             traces += _boxes(values.astype(str), error, shown)
         plots.append((name, plot(traces, name, "observed − predicted")))
     alt = f"Residuals by column. Their mean is {error.mean():.3g}, their standard deviation {error.std():.3g}."
-    text = "What the model misses. Averages should lie near 0 everywhere; a trend says that it could do better."
+    text = "What the model misses. The averages should be close to 0 everywhere; a trend shows that it could do better."
     return Figure("Residuals by column", text, alt, plots, "wide")
 
 
 def _bins(values: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Middles, averages and standard errors in bins of about equally many rows."""
+    """Mean values, averages and standard errors in bins of about equally many rows."""
     seen = np.flatnonzero(np.isfinite(values))
     order = seen[np.argsort(values[seen], kind="stable")]
     parts = [part for part in np.array_split(order, min(10, max(1, len(order) // 8))) if len(part) >= FEWEST]
@@ -218,7 +218,7 @@ def _bins(values: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _boxes(values: np.ndarray, error: np.ndarray, shown: Shown | None) -> list[Trace]:
-    """Averages of categories, and the rows beside them."""
+    """The average of each category, and its rows."""
     labels, count = np.unique(values, return_counts=True)
     labels = labels[np.argsort(-count, kind="stable")][:20]
     traces: list[Trace] = []
@@ -248,14 +248,14 @@ def relevance(found: Relevance, p: int, most: int = 15) -> Figure:
          "error_x": {"type": "data", "array": numbers(2 * error[order, p]), "color": "@grey"},
          "hovertemplate": "%{x:.1%}<extra></extra>"}
         for label, value, error, colour in (
-            ("together with others", found.total, found.total_error, "@orange"),
-            ("alone", found.main, found.main_error, "@blue"),
+            ("with interactions (total effect)", found.total, found.total_error, "@orange"),
+            ("alone (main effect)", found.main, found.main_error, "@blue"),
         )
     ]  # fmt: skip
     best = ", ".join(f"{found.names[g]} {found.total[g, p]:.0%}" for g in order[::-1][:5])
     text = (
-        "Share of the variance of the predictions that a column explains alone (main effect), and with all it does "
-        "together with others (total effect). This describes the model; it is not a statement about causes."
+        "The share of the variance of the predictions that a column explains alone, and including its interactions "
+        "with other columns. This describes the model, and says nothing about causes."
     )
     layout = {"height": 130 + 34 * len(names), "barmode": "group",
               "xaxis": {"tickformat": ".0%", "rangemode": "tozero"}, "yaxis": {"automargin": True},
@@ -265,11 +265,14 @@ def relevance(found: Relevance, p: int, most: int = 15) -> Figure:
 
 
 def effect(found: Effect, p: int, target: str, classes: Sequence[str]) -> Figure:
-    """The average prediction as one column varies, with its band."""
+    """The average prediction as a function of one column, with its uncertainty."""
     curves = found.mean.shape[2]
     kept = range(curves) if curves != 2 else [1]
     traces: list[Trace] = []
-    numeric = found.values.dtype.kind in "fiub"
+    dates = found.values.dtype.kind == "M"
+    numeric = dates or found.values.dtype.kind in "fiub"
+    x: Any = np.arange(len(found.values)) if dates else found.values
+    when = [str(value) for value in found.values] if dates else []
     for place, c in enumerate(kept):
         colour = COLOURS[place % len(COLOURS)]
         name = classes[c] if curves > 1 else "average prediction"
@@ -277,8 +280,10 @@ def effect(found: Effect, p: int, target: str, classes: Sequence[str]) -> Figure
         if numeric:
             style = {"mode": "lines+markers" if len(found.values) <= 12 else "lines"}
             traces += [
-                band(found.values, low, high, f"95 % band of {name}", colour) | {"showlegend": False},
-                line(found.values, mean, name, colour, **style),
+                band(x, low, high, f"95 % band of {name}", colour)
+                | {"showlegend": False}
+                | ({"x": when + when[::-1]} if dates else {}),
+                line(x, mean, name, colour, **style) | ({"x": when} if dates else {}),
             ]
         else:
             bars = {
@@ -302,7 +307,7 @@ def effect(found: Effect, p: int, target: str, classes: Sequence[str]) -> Figure
 
 
 def confusion(own: Judged, classes: Sequence[str]) -> Figure:
-    """How often each class was taken for which."""
+    """How often each class was predicted for each true class."""
     assert own.probabilities is not None
     C = len(classes)
     count = np.zeros((C, C), int)
@@ -312,28 +317,28 @@ def confusion(own: Judged, classes: Sequence[str]) -> Figure:
     heat = {"type": "heatmap", "x": names, "y": names, "z": share.round(4).tolist(), "zmin": 0, "zmax": 1,
             "colorscale": "@scale", "text": [[f"{n:,}" for n in row] for row in count.tolist()],
             "texttemplate": "%{text}",
-            "hovertemplate": "truly %{y}<br>predicted %{x}<br>%{text} rows, %{z:.0%} of the class<extra></extra>",
+            "hovertemplate": "true %{y}<br>predicted %{x}<br>%{text} rows, %{z:.0%} of the class<extra></extra>",
             "showscale": False}  # fmt: skip
     wrong = [(int(count[i, j]), i, j) for i in range(C) for j in range(C) if i != j and count[i, j]]
-    said = "; ".join(f"{n} of {classes[i]} taken for {classes[j]}" for n, i, j in sorted(wrong, reverse=True)[:5])
+    said = "; ".join(f"{n} of {classes[i]} predicted as {classes[j]}" for n, i, j in sorted(wrong, reverse=True)[:5])
     axis = {"type": "category", "automargin": True}
     layout = plot([heat], "predicted class", "true class", xaxis=axis, yaxis={**axis, "autorange": "reversed"})
-    return Figure("Confusion matrix", "Numbers of rows; the colour is the share of the true class.",
-                  f"Confusion matrix. {said or 'No row is in a wrong class'}.", [("", layout)])  # fmt: skip
+    return Figure("Confusion matrix", "Numbers of rows. The colour is the share of the rows of the true class.",
+                  f"Confusion matrix. {said or 'All rows are classified correctly'}.", [("", layout)])  # fmt: skip
 
 
 def reliability(own: Judged, classes: Sequence[str]) -> Figure:
-    """How often a class is true where its predicted probability is p."""
+    """How often a class is the true one, where its predicted probability is p."""
     assert own.probabilities is not None
-    ideal = line([0, 1], [0, 1], "perfect", "@grey", hoverinfo="skip", showlegend=False)
+    ideal = line([0, 1], [0, 1], "perfect prediction", "@grey", hoverinfo="skip", showlegend=False)
     ideal["line"] |= {"dash": "dot"}
     traces, gaps = [ideal], []
     kept = [1] if len(classes) == 2 else range(min(len(classes), len(COLOURS)))
     for place, c in enumerate(kept):
         predicted, true = own.probabilities[:, c], (own.y == c).astype(float)
         parts = np.array_split(np.argsort(predicted, kind="stable"), min(8, max(2, len(true) // 15)))
-        x, y = (np.array([v[part].mean() for part in parts]) for v in (predicted, true))
-        # the bars are those of the prediction: of no observation is the own spread 0
+        x, y = (np.array([np.average(v[part], weights=own.weight[part]) for part in parts]) for v in (predicted, true))
+        # the spread of the predicted probabilities, because the observed spread of rare classes may be 0
         half = [1.96 * np.sqrt(np.mean(predicted[part] * (1 - predicted[part])) / len(part)) for part in parts]
         gaps.append(float(np.abs(x - y).mean()))
         bars = {"type": "data", "array": numbers(half), "color": COLOURS[place]}
@@ -341,8 +346,8 @@ def reliability(own: Judged, classes: Sequence[str]) -> Figure:
         traces.append(line(x, y, classes[c], COLOURS[place], mode="lines+markers", error_y=bars,
                            hovertemplate="predicted %{x:.0%}, observed %{y:.0%}<br>" + hover))  # fmt: skip
     text = (
-        "Rows in groups of similar predicted probability, and how often the class is true in each. On the diagonal, "
-        "probabilities can be taken at face value; bars are what chance allows."
+        "Rows are grouped by predicted probability; each point shows how often the class is the true one in a group. "
+        "If the probabilities are right, the points lie on the diagonal, up to chance (the bars)."
     )
     axis = {"range": [-0.03, 1.03], "tickformat": ".0%"}
     layout = plot(traces, "predicted probability", "share of rows", xaxis=axis, yaxis=axis)
@@ -350,7 +355,7 @@ def reliability(own: Judged, classes: Sequence[str]) -> Figure:
 
 
 def training(history: History) -> Figure:
-    """The objective along the fit."""
+    """The objective during the fit."""
     step, bound = np.asarray(history.step), np.asarray(history.bound, float)
     keep = np.isfinite(bound)
     step, bound = step[keep], bound[keep]
@@ -362,7 +367,7 @@ def training(history: History) -> Figure:
     trace = line(step[kept], bound[kept], "objective", "@blue", mode="lines" if len(kept) > 30 else "lines+markers")
     trace |= {"y": numbers(bound[kept], 9)}
     alt = f"Training curve: the objective rises from {bound[0]:.6g} to {bound[-1]:.6g} in {len(bound)} steps."
-    return Figure("Training", "The objective of the fit, which should be flat at the end.", alt,
+    return Figure("Training", "The objective during the fit. It should be flat at the end.", alt,
                   [("", plot([trace], "step", "objective", **layout))])  # fmt: skip
 
 
@@ -375,5 +380,5 @@ def _standard_error(values: np.ndarray) -> float:
 
 
 def _short(name: str, most: int = 28) -> str:
-    """A name on an axis."""
+    """A name for an axis, cut off if it is long."""
     return plain(name if len(name) <= most else name[: most - 1] + "…")

@@ -1,4 +1,4 @@
-"""Plots of how a fit went, and of whether predicted probabilities are calibrated."""
+"""Plots of training curves and of calibration."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from inducing.scores import share_below
 
 
 def plot_history(result: Any, *, ax: Any = None) -> Any:
-    """Plot the objective along a fit, with its running median where minibatches make it noisy.
+    """Plot the objective during a fit, with its running median if minibatches make it noisy.
 
-    The vertical axis leaves out the steep rise at the start, so that the end can be judged.
+    The vertical axis omits the steep rise at the start, so that the end is visible.
 
     Args:
-        result: what `ig.fit` returns.
+        result: the `FitResult` of `ig.fit`.
         ax: Matplotlib axes to draw on. By default, those of a new figure.
 
     Returns:
@@ -32,7 +32,7 @@ def plot_history(result: Any, *, ax: Any = None) -> Any:
         >>> ax = ig.report.plot_history(result)
     """
     if not hasattr(result, "history"):
-        raise TypeError(f"result must be what ig.fit returns, an ig.FitResult, got {type(result).__name__}.")
+        raise TypeError(f"result must be an ig.FitResult, which ig.fit returns, got {type(result).__name__}.")
     ax = axes_or_new(ax, (6.0, 3.6))
     history = result.history
     x, bound = np.asarray(history.step), np.asarray(history.bound)
@@ -47,7 +47,7 @@ def plot_history(result: Any, *, ax: Any = None) -> Any:
         low, high = np.quantile(bound, [0.05, 1.0])
         ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     ax.set(xlabel="step", ylabel="bound")
-    ax.ticklabel_format(axis="y", useOffset=False)  # −3346.4, not −0.4 below a distant −3.346e3
+    ax.ticklabel_format(axis="y", useOffset=False)  # −3346.4 instead of −0.4 with an offset of −3.346e3
     ax.grid(alpha=0.25)
     return ax
 
@@ -55,9 +55,9 @@ def plot_history(result: Any, *, ax: Any = None) -> Any:
 def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
     """Plot the share of labels below each predicted quantile. The diagonal is perfect calibration.
 
-    If the curve lies above the diagonal at the left or below it at the right, the predictions are too narrow. The grey
-    band holds 95 % of such curves, at each point, if the predictions are right. `inducing.scores.share_below` computes
-    the curve, also for discrete labels.
+    If the curve is above the diagonal on the left and below it on the right, the predictions are too narrow. If the
+    predictions are right, the grey band contains the curve with probability 95 % at each point.
+    `inducing.scores.share_below` computes the curve, also for discrete labels.
 
     Args:
         pred: predictions of labels, `model.predict(X)`.
@@ -83,7 +83,7 @@ def plot_calibration(pred: Any, y: Any, *, ax: Any = None) -> Any:
     n = int(np.isfinite(np.asarray(as_labels(y, float))).sum())
     ax.plot(level, share, color=BLUE, lw=1.8, label="observed")
     spread = 1.96 * np.sqrt(level * (1 - level) / n)
-    ax.fill_between(level, level - spread, level + spread, color=GREY, alpha=0.18, lw=0, label="95% by chance")
+    ax.fill_between(level, level - spread, level + spread, color=GREY, alpha=0.18, lw=0, label="95 % by chance")
     ax.plot([0, 1], [0, 1], color=GREY, lw=0.8, ls="--")
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share of labels below", aspect="equal")
     ax.legend(frameon=False, fontsize="small", loc="upper left")

@@ -1,4 +1,4 @@
-"""The HTML report: one file that says what a model is, how good it is, and what it has learnt."""
+"""The HTML report: one file that shows what a model is, how good it is, and what it has learned."""
 
 import dataclasses
 import os
@@ -10,23 +10,24 @@ import equinox as eqx
 import numpy as np
 
 from inducing.checks import check_model, checked_data
-from inducing.data import as_data
+from inducing.data import Data, as_data
 from inducing.likelihoods.predictive import Predictive
 from inducing.model import Model
 from inducing.report import figures as draw
 from inducing.report.columns import as_columns
-from inducing.report.contents import Column, Contents, Target
+from inducing.report.contents import Column, Contents, Target, Training
 from inducing.report.effects import FEW, Effect, effect_at, grid
-from inducing.report.measures import Judged, Measure, below, coverage, judged, measures_of
+from inducing.report.measures import Judged, Measure, below, coverage, judge, measures_of, share_of
 from inducing.report.page import escaped, figure, page, plain, table
 from inducing.report.relevance import relevance
 from inducing.report.summary import summary
 
-MOST_ROWS = 5000  # rows that are plotted
-MOST_EFFECTS = 6  # columns whose effects are shown
-LEAST = 0.005  # the smallest total effect of such a column
-SHOWN = 14  # columns in the text of a row
-FAR = 0.5  # a row is far if it has less than this share of what is known at typical training rows
+MOST_ROWS = 5000  # the most rows that are plotted
+MOST_EFFECTS = 6  # the most columns whose effects are shown
+TITLES = {"R²": "variance explained (R²)", "in 95 % interval": "inside the 95 % interval"}  # on cards
+LEAST = 0.005  # the smallest total effect that is shown
+SHOWN = 14  # the most columns in the text of a row
+FAR = 0.5  # a row is far if the data say less than this share of what they say about a typical training row
 
 
 def write_html(
@@ -42,23 +43,25 @@ def write_html(
     title: str = "Model report",
     rows: bool = True,
 ) -> Path:
-    """Write a report on a model as one HTML file, which needs no network.
+    """Write a report on a model as one self-contained HTML file.
 
-    It says what was fitted, how good predictions are on the given rows beside simple baselines, whether their
-    uncertainty is right, which columns matter and how, and what to be careful about. Figures are interactive. Plots
-    show at most 5,000 rows, so that the file stays below 6 MB. It needs Plotly (`pip install inducing[tables]`).
+    The report shows what was fitted, how good the predictions for the given rows are compared with simple baselines,
+    whether their uncertainty is calibrated, which columns matter and how, and what to be careful about. Its figures are
+    interactive. At most 5,000 rows are plotted, so that the file stays below 6 MB. Writing it needs Plotly
+    (`pip install inducing[tables]`).
 
     Args:
         path: the file to write.
         model: an `ig.Model` with inputs.
-        data: rows with labels on which the model was not trained: an `ig.Data` or a pair (X, y).
+        data: labelled rows on which the model was not trained: a pair (X, y), or an `ig.Data`, whose weights say how
+            often each row counts in the scores.
         names: the names of the columns of X, as for `ig.report.relevance`.
-        training: the training data or some of them, for baselines and for warnings of extrapolation.
-        result: what `ig.fit` returned, for the training curve and its message.
+        training: the training data, or some of them, for the baselines and for warnings about extrapolation.
+        result: the `FitResult` of `ig.fit`, for the training curve and the message.
         targets: the names of the columns of y.
         classes: the names of the classes, in the order of their numbers.
         title: the title of the page.
-        rows: whether to show single rows. Without them, no data of a single row are in the file.
+        rows: whether to show single rows. If not, the file contains no data of any single row.
 
     Returns:
         The path of the file.
@@ -80,7 +83,7 @@ def write_html(
     check_model(model)
     test = checked_data(model, data)
     if test.x is None:
-        raise ValueError("data have no inputs X to report on; pass (X, y).")
+        raise ValueError("data must have inputs X to report on; pass (X, y).")
     X, y = np.asarray(test.x), np.where(np.asarray(test.mask), np.asarray(test.y), np.nan)
     P = y.shape[1]
     targets = (["y"] if P == 1 else [f"y[{p}]" for p in range(P)]) if targets is None else list(targets)
@@ -92,22 +95,28 @@ def write_html(
         raise ValueError(f"classes must name the {count} classes of the likelihood, got {list(classes)}.")
     shown = as_columns(names, X.shape[1])
     columns = [Column(name, own, _values(X[:, own])) for name, own in shown.items()]
-    if training is not None:
-        training = as_data(training)
-        training = (np.asarray(training.x), np.where(np.asarray(training.mask), np.asarray(training.y), np.nan))
     contents = Contents(
-        title, model, [Target(name, classes) for name in targets], columns, X, y, training=training,
+        title, model, [Target(name, classes) for name in targets], columns, X, y, weight=_weight(test),
+        training=None if training is None else _training(as_data(training)),
         message="" if result is None else result.message, history=None if result is None else result.history,
     )  # fmt: skip
     return write_contents(path, contents, rows=rows)
 
 
+def _weight(data: Data) -> np.ndarray | None:
+    return None if data.weight is None else np.asarray(data.weight, float)
+
+
+def _training(data: Data) -> Training:
+    return Training(np.asarray(data.x), np.where(np.asarray(data.mask), np.asarray(data.y), np.nan), _weight(data))
+
+
 def write_contents(path: str | os.PathLike, contents: Contents, *, rows: bool = True) -> Path:
-    """Write a report of given contents.
+    """Write a report with the given contents.
 
     Args:
         path: the file to write.
-        contents: what to show.
+        contents: the contents of the report.
         rows: whether to show single rows.
 
     Returns:
@@ -119,7 +128,7 @@ def write_contents(path: str | os.PathLike, contents: Contents, *, rows: bool = 
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise ImportError("reports are drawn with Plotly: pip install inducing[tables]") from error
+        raise ImportError("reports need Plotly: pip install 'inducing[tables]'") from error
     text = page(contents.title, *_Report(contents, rows).parts(), get_plotlyjs())
     path = Path(path)
     path.write_text(text, encoding="utf-8")
@@ -127,13 +136,13 @@ def write_contents(path: str | os.PathLike, contents: Contents, *, rows: bool = 
 
 
 def _values(inputs: np.ndarray) -> np.ndarray:
-    """The values of a column as its inputs show them: a number, or the number of the input that is largest."""
+    """The values of a column: its input, or the number of the largest of several inputs."""
     return inputs[:, 0] if inputs.shape[1] == 1 else np.char.mod("input %d", inputs.argmax(axis=1))
 
 
 @dataclasses.dataclass
 class _Report:
-    """What the sections share, computed once."""
+    """The sections of a report, and what they share."""
 
     contents: Contents
     rows: bool
@@ -142,7 +151,8 @@ class _Report:
         c = self.contents
         pred: Any = c.model.predict(c.X) if c.predictions is None else c.predictions
         self.pred: Predictive = pred
-        self.judged = [judged(c, pred, p) if np.isfinite(c.y[:, p]).any() else None for p in range(c.y.shape[1])]
+        judged = [judge(pred, c.y, p, len(target.classes), c.weight) for p, target in enumerate(c.targets)]
+        self.judged = [own if len(own.y) else None for own in judged]
         spread = np.linspace(0, len(c.X) - 1, min(len(c.X), MOST_ROWS)).astype(int)
         self.plotted = np.unique(spread)
         self.far = np.zeros(len(c.X), bool)
@@ -153,7 +163,7 @@ class _Report:
         self.relevance = relevance(c.model, c.X, groups, num=1024 if c.model.likelihood.class_count() is None else 512)
 
     def parts(self) -> tuple[str, list[tuple[str, str]], dict[str, Any]]:
-        """The body, the headings, and the figures with the texts of rows."""
+        """The body, the headings, and the figures with the texts of the rows."""
         sections: list[tuple[str, str, Callable[[], str]]] = [
             ("overview", "Overview", self.overview),
             ("scores", "How good it is", self.scores),
@@ -161,7 +171,7 @@ class _Report:
             ("columns-that-matter", "What matters", self.matters),
             ("columns", "Columns", self.columns),
             ("model", "Model and training", self.model),
-            ("reproduce", "Reproduce", self.reproduce),
+            ("reproduce", "How to reproduce it", self.reproduce),
         ]
         body, headings = [], []
         for anchor, name, make in sections:
@@ -172,33 +182,35 @@ class _Report:
         return "\n".join(body), headings, {"figures": self.figures, **self.texts()}
 
     def add(self, made: draw.Figure, heading: str = "") -> str:
-        """Keep a figure, and return its place."""
+        """Store a figure, and return the HTML element that it will fill."""
         self.figures.append([plot for _, plot in made.plots])
         title = f"{heading}: {made.title}" if heading else made.title
         choices = [choice for choice, _ in made.plots]
         return figure(len(self.figures) - 1, title, made.text, made.alt, choices, made.size)
 
     def overview(self) -> str:
-        """What was fitted, in words, the figures that count, and warnings."""
+        """What was fitted, the main scores, and warnings."""
         c = self.contents
         known = sum(own is not None for own in self.judged)
         what = " and ".join(f"<b>{escaped(target.name)}</b>" for target in c.targets)
         kinds = "the probability of each class" if all(target.classes for target in c.targets) else (
-            "an average and an interval that should hold the true value 95 times out of 100"
+            "an expected value, and an interval that should contain the true value in 95 of 100 cases"
         )  # fmt: skip
         lead = (
             f"This model predicts {what} from {len(c.columns)} column{'s' * (len(c.columns) != 1)}. It is a Gaussian "
-            f"process: for each row it gives {kinds}. "
+            f"process: for each row it predicts {kinds}. "
         )
         if known:
-            lead += f"It was judged on {len(c.X):,} {escaped(c.held_out)}."
+            lead += f"It was evaluated on {len(c.X):,} {escaped(c.held_out)}."
+        if c.weight is not None:
+            lead += " Scores count each row as often as its weight says."
         return (
             f'<h1>{escaped(c.title)}</h1><p class="lead">{lead}</p>'
             f'<div class="cards">{"".join(self.cards())}</div>{self.warnings()}'
         )
 
     def cards(self) -> list[str]:
-        """One number each."""
+        """The main scores, and the column that matters most."""
         out = []
         for p, own in enumerate(self.judged):
             if own is None:
@@ -207,41 +219,45 @@ class _Report:
             name = self.contents.targets[p].name if len(self.judged) > 1 else ""
             by_name = {m.name: m for m in found}
             keys = ("accuracy", "log-loss") if own.probabilities is not None else (
-                "variance explained (R²)", "RMSE", "inside the 95 % interval"
+                "R²", "RMSE", "in 95 % interval"
             )  # fmt: skip
             keys = keys[:2] if len(self.judged) > 1 else keys
             for key in keys:
                 m = by_name[key]
                 beside = f"{names[1]}: {_number(m.values[1][0], m.digits)}" if m.sign else "should be 95 %"
-                out.append(_card(_number(m.values[0][0], m.digits), f"{name} {key}".strip(), beside))
+                title = f"{name} {TITLES.get(key, key)}".strip()
+                out.append(_card(_number(m.values[0][0], m.digits), title, beside))
         best = self.relevance.order[0]
         if self.relevance.share[best] > 0:
-            share = f"{min(self.relevance.total[best].mean(), 1.0):.0%} of the variance of predictions"
-            out.append(_card(self.relevance.names[best], "matters most", share))
+            share = f"{min(self.relevance.total[best].mean(), 1.0):.0%} of the variance of the predictions"
+            out.append(_card(self.relevance.names[best], "most relevant column", share))
         return out
 
     def warnings(self) -> str:
-        """What the reader should know before trusting the model."""
+        """What the reader should know before relying on the model."""
         c = self.contents
         found = [str(warning) for warning in c.warnings]
         if self.far.any():
+            n = self.far.sum()
             found.append(
-                f"{self.far.sum():,} of {len(self.plotted):,} rows lie far from the training data: the model knows "
-                "less than half as much there as at typical training rows. Their predictions are extrapolations."
+                f"{n:,} of {len(self.plotted):,} rows {'lies' if n == 1 else 'lie'} far from the training data, which "
+                "say less than half as much there as about a typical training row. These predictions extrapolate."
             )
         for p, own in enumerate(self.judged):
             name = c.targets[p].name
             if own is None:
-                found.append(f"No row has a label of {name}, so its predictions were not judged.")
+                found.append(f"The predictions of {name} were not evaluated, because no row has a label.")
             elif len(own.y) < 50:
-                found.append(f"Only {len(own.y)} rows judge the predictions of {name}; scores are uncertain.")
+                found.append(f"Only {len(own.y)} rows have a label of {name}, so its scores are uncertain.")
             elif own.probabilities is None:
-                share = np.mean((own.lower <= own.y) & (own.y <= own.upper))
-                if abs(share - 0.95) > 3 * np.sqrt(0.95 * 0.05 / len(own.y)):
-                    said = "too sure of itself" if share < 0.95 else "too cautious"
-                    found.append(f"{share:.1%} of the 95 % intervals of {name} hold the true value: it is {said}.")
+                share, _ = share_of((own.lower <= own.y) & (own.y <= own.upper), own.weight)
+                if abs(share - 0.95) > 3 * np.sqrt(0.95 * 0.05 / own.size):
+                    said = f"too {'narrow' if share < 0.95 else 'wide'}"
+                    found.append(
+                        f"{share:.1%} of the 95 % intervals of {name} contain the true value: they are {said}."
+                    )
         if c.left_out:
-            found.append("Columns that the model does not see: " + ", ".join(map(str, c.left_out)) + ".")
+            found.append("The model does not use these columns: " + ", ".join(map(str, c.left_out)) + ".")
         if not found:
             return ""
         items = "".join(f"<li>{escaped(warning)}</li>" for warning in found)
@@ -250,8 +266,8 @@ class _Report:
     def scores(self) -> str:
         """Tables of scores."""
         out = [
-            "<p>Each score with its standard error. If two scores differ by less than about two standard errors, "
-            "chance may explain the difference.</p>"
+            "<p>Each score is given with its standard error. A difference of less than about two standard errors may "
+            "be due to chance.</p>"
         ]
         for p, own in enumerate(self.judged):
             if own is not None:
@@ -259,11 +275,11 @@ class _Report:
                 n = f"{len(own.y):,} rows"
                 caption = f"Scores of {self.contents.targets[p].name} on {n}"
                 rows = [[m.name, *(_with_error(*v, m.digits) for v in m.values), _meaning(m)] for m in found]
-                out.append(table(["score", *names, "what it says"], rows, caption, "scores"))
+                out.append(table(["score", *names, "what it measures"], rows, caption, "scores"))
         return "".join(out) if len(out) > 1 else ""
 
     def predictions(self) -> str:
-        """Predictions beside labels, calibration, residuals; or confusion and reliability."""
+        """Predictions and labels, calibration and residuals; or confusion and reliability."""
         out = []
         for p, own in enumerate(self.judged):
             if own is None:
@@ -295,29 +311,29 @@ class _Report:
         return [
             draw.against(rows, far, name, shown),
             draw.residuals(rows, by_relevance, shown),
-            draw.calibration(level, below(self.contents, self.pred, p, level), len(own.y)),
+            draw.calibration(level, below(self.contents, self.pred, p, level), own.size),
         ]
 
     def coverage(self, p: int, own: Judged) -> str:
-        """How often intervals hold the truth."""
+        """How often intervals contain the true value."""
         found = coverage(self.pred, own, p)
         rows = [[f"{level:.0%}", f"{share:.1%} ± {error:.1%}"] for level, share, error in found]
-        return table(["interval", "rows inside"], rows, f"Intervals of {self.contents.targets[p].name}")
+        return table(["interval", "rows inside"], rows, f"Coverage of the intervals of {self.contents.targets[p].name}")
 
     def head(self, own: Judged, p: int, j: int) -> str:
-        """What shows first when the pointer is over judged row j: label and prediction."""
+        """The first lines of the text that appears over row j: label and prediction."""
         name = plain(self.contents.targets[p].name)
         interval = f"{own.lower[j]:.5g} to {own.upper[j]:.5g}"
         return f"{name}: {own.y[j]:.5g}<br>predicted {own.mean[j]:.5g} ({interval})"
 
     def tail(self, i: int) -> str:
-        """What shows then: the values of row i."""
+        """The other lines: the values of row i."""
         columns = self.contents.columns
         lines = [f"{plain(column.name)}: {plain(_cell(column.values[i]))}" for column in columns[:SHOWN]]
         return "<br>".join([*lines, "…"] if len(columns) > SHOWN else lines)
 
     def texts(self) -> dict[str, list[Any]]:
-        """The texts of plotted rows."""
+        """The texts of the plotted rows."""
         if not any(self.heads):
             return {"names": [], "heads": self.heads, "tails": []}
         names = self.contents.rows
@@ -331,7 +347,7 @@ class _Report:
         """Relevance and effects."""
         c, found = self.contents, self.relevance
         if not found.share.any():
-            return "<p>Predictions are the same for all rows: no column matters.</p>"
+            return "<p>The predictions are the same for all rows: no column matters.</p>"
         several = len(c.targets) > 1
         made = [
             self.add(draw.relevance(found, min(p, found.total.shape[1] - 1)), target.name if several else "")
@@ -346,46 +362,45 @@ class _Report:
                 if found.total[g, p] > LEAST:
                     effects.append(self.add(draw.effect(curve, p, target.name, target.classes)))
         text = (
-            "The average prediction if this column alone were changed in all rows, with the 95 % band of what the "
-            "model knows about that average. Single rows vary more, and combinations that never occur count too."
+            "The average prediction if only this column were changed, in all rows. The band is the model's 95 % "
+            "uncertainty about that average. Single rows vary more, and the average includes combinations of values "
+            "that never occur."
         )
         return _grid(made) + f"<h3>Effects of the most relevant columns</h3><p>{text}</p>" + _grid(effects)
 
     def effect(self, column: Column) -> Effect | None:
-        """The effect of a column, at values that occur often enough to say something about."""
+        """The effect of a column; without single rows, only at values that several rows share."""
         c, own, values = self.contents, list(column.inputs), _for_effects(column.values)
-        common = _frequent(values)
-        if len(common) == 0:  # each value stands for a few rows
-            if not self.rows:
-                return None
-            common = np.arange(len(values))
+        common = np.arange(len(values)) if self.rows else _frequent(values)
+        if len(common) == 0:
+            return None
         where, settings = grid(values[common], c.X[common][:, own], 20)
-        return effect_at(c.model, c.X, column.name, own, where, settings)
+        found = effect_at(c.model, c.X, column.name, own, where, settings)
+        dates = np.asarray(column.values).dtype.kind == "M"
+        return found._replace(values=_as_dates(found.values)) if dates else found
 
     def columns(self) -> str:
-        """What became of each column."""
+        """How each column is used."""
         c, found = self.contents, self.relevance
         rows = []
         for g, column in enumerate(c.columns):
-            scale = f"{found.lengthscale[g]:.3g}" if np.isfinite(found.lengthscale[g]) else "–"
-            rows.append([column.name, column.decision or _kind(column.values), f"{found.total[g].mean():.1%}", scale])
-        rows += [[name, f"left out: {reason}", "–", "–"] for name, reason in c.left_out.items()]
-        head = ["column", "how it is used", "total effect", "lengthscale"]
-        return table(head, rows, "All columns of the table. Lengthscales are those of the inputs that the model sees.")
+            rows.append([column.name, column.decision or _kind(column.values), f"{found.total[g].mean():.1%}"])
+        rows += [[name, f"left out: {reason}", "–"] for name, reason in c.left_out.items()]
+        return table(["column", "how it is used", "total effect"], rows, "All columns of the table")
 
     def model(self) -> str:
-        """Facts, the message of the fit, and the training curve."""
+        """Facts about the model, the message of the fit, and the training curve."""
         c = self.contents
         facts = {**_facts(c), **c.facts}
         if c.message:
             facts["fit"] = c.message
-        out = table(["", ""], [[str(k), str(v)] for k, v in facts.items()], "What was fitted, and how", "facts")
+        out = table(["", ""], [[str(k), str(v)] for k, v in facts.items()], "Model and training", "facts")
         if c.history is not None and np.isfinite(np.asarray(c.history.bound, float)).any():
             out += _grid([self.add(draw.training(c.history))])
         return out
 
     def reproduce(self) -> str:
-        """How to make the report again."""
+        """Command, versions, seed and data."""
         rows = [[str(k), str(v)] for k, v in self.contents.reproduce.items()]
         return table(["", ""], rows, "How to make this report again", "facts") if rows else ""
 
@@ -393,16 +408,16 @@ class _Report:
 def far_rows(contents: Contents, rows: np.ndarray) -> np.ndarray:
     """Which of some rows are far from the training data.
 
-    A row is far if the training data tell less than half as much about f there as about a typical training row, where
-    what they tell is 1 − Var[f | data] / Var[f]. Without training rows the inducing inputs stand for them. Only models
-    of one GP layer can tell.
+    The training data reduce the variance of f at a row by the share 1 − Var[f | data] / Var[f]. A row is far if this
+    share is less than half of its median over the training rows. Without training rows, the inducing inputs are used
+    instead. For models with several layers no row is far.
 
     Args:
-        contents: what the report shows.
+        contents: the contents of the report.
         rows: the numbers of the rows [n].
 
     Returns:
-        Truth values [n].
+        A boolean for each row [n].
     """
     model, none = contents.model, np.zeros(len(rows), bool)
     if len(model.layers) > 1 or model.layers[0].as_sparse_gp() is None:
@@ -421,7 +436,7 @@ def far_rows(contents: Contents, rows: np.ndarray) -> np.ndarray:
 
 
 def _facts(c: Contents) -> dict[str, str]:
-    """What the model says of itself."""
+    """Facts about the model itself."""
     model: Model = c.model
     gp = model.layers[0].as_sparse_gp()
     Z = model.layers[0].inducing_inputs
@@ -435,12 +450,12 @@ def _facts(c: Contents) -> dict[str, str]:
         facts["kernel"] = ", ".join(dict.fromkeys(type(kernel).__name__ for kernel in gp.prior.kernels))
     facts["likelihood"] = type(model.likelihood).__name__
     facts["inputs of the model"] = str(c.X.shape[1] if Z is None else Z.shape[1])
-    facts["trained numbers"] = f"{summary(model).num_trained:,}"
+    facts["trained parameters"] = f"{summary(model).num_trained:,}"
     return facts
 
 
 def _frequent(values: np.ndarray) -> np.ndarray:
-    """The rows whose value occurs often enough to say something about, of text and of few different numbers."""
+    """The rows whose value occurs often enough; all rows for numbers with many different values."""
     values = np.asarray(values)
     if values.dtype.kind in "fiub" and len(np.unique(values[np.isfinite(values)])) > FEW:
         return np.arange(len(values))
@@ -449,12 +464,17 @@ def _frequent(values: np.ndarray) -> np.ndarray:
 
 
 def _for_effects(values: np.ndarray) -> np.ndarray:
-    """Dates as years, the rest as it is."""
+    """Dates as years; other values unchanged."""
     values = np.asarray(values)
     if values.dtype.kind != "M":
         return values
     years = 1970 + values.astype("datetime64[s]").astype(float) / (365.2425 * 86400)
     return np.where(np.isnat(values), np.nan, years)
+
+
+def _as_dates(years: np.ndarray) -> np.ndarray:
+    seconds = np.round((years - 1970) * 365.2425 * 86400)
+    return np.datetime64("1970-01-01", "s") + seconds.astype("timedelta64[s]")
 
 
 def _kind(values: np.ndarray) -> str:
@@ -479,14 +499,14 @@ def _with_error(value: float, error: float, digits: str) -> str:
     factor, unit = (100.0, "%") if digits == "percent" else (1.0, "")
     value, error = factor * value, factor * error
     places = int(1 - np.floor(np.log10(error))) if error > 0 else 2
-    if not -6 <= places <= 8:
+    if not -6 <= places <= 5:
         return f"{value:.4g}{unit} ± {error:.2g}{unit}".replace("-", "−")
     shown = [f"{round(v, places):,.{max(places, 0)}f}{unit}" for v in (value, error)]
     return " ± ".join(shown).replace("-", "−")
 
 
 def _meaning(m: Measure) -> str:
-    return m.meaning + {1: "; more is better", -1: "; less is better", 0: ""}[m.sign]
+    return m.meaning + {1: "; higher is better", -1: "; lower is better", 0: ""}[m.sign]
 
 
 def _card(value: str, name: str, beside: str) -> str:

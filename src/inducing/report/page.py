@@ -1,4 +1,4 @@
-"""The page of an HTML report: escaping, styles, the script that draws the figures, and one file of all of them."""
+"""The page of an HTML report: escaping, styles, and the script that draws the figures, in one file."""
 
 import base64
 import gzip
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def escaped(value: Any) -> str:
-    """Text for HTML, also inside of attributes.
+    """Text for HTML, safe inside attributes too.
 
     Examples:
         >>> escaped('<script>"x"')
@@ -19,7 +19,7 @@ def escaped(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Text for Plotly, which knows a few HTML tags: none of them works.
+    """Text for Plotly, in which HTML tags have no effect.
 
     Examples:
         >>> plain("<b>a & b</b>")
@@ -29,7 +29,7 @@ def plain(value: Any) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str, kind: str = "") -> str:
-    """A table of escaped cells, of which the first of each row is its heading.
+    """A table of escaped cells. The first cell of each row is its heading.
 
     Examples:
         >>> table(["a", "b"], [["<1>", "2"]], "c").count("&lt;1&gt;")
@@ -48,7 +48,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str, kind
 
 
 def figure(number: int, title: str, text: str, alt: str, choices: Sequence[str], size: str, level: int = 3) -> str:
-    """The place of a figure, which the script fills."""
+    """The element of a figure, which the script fills."""
     name = f"figure-{number}"
     menu = ""
     if len(choices) > 1:
@@ -62,14 +62,14 @@ def figure(number: int, title: str, text: str, alt: str, choices: Sequence[str],
 
 
 def page(title: str, body: str, sections: Sequence[tuple[str, str]], figures: dict[str, Any], plotly: str) -> str:
-    """The whole file. Plotly and the figures are inside, compressed.
+    """The whole file, with Plotly and the figures inside, compressed.
 
     Args:
         title: the title of the page.
         body: HTML of everything below the navigation.
         sections: pairs of an anchor and a heading.
-        figures: `figures`, for each figure its plots, each a dictionary of data and layout; and the texts of rows:
-            `names`, `tails`, and `heads` for each target.
+        figures: a dictionary. `figures` holds the plots of each figure, each a dictionary of data and layout; `names`,
+            `tails`, and `heads` for each target are the texts of the rows.
         plotly: the source of plotly.js.
 
     Returns:
@@ -95,10 +95,10 @@ def page(title: str, body: str, sections: Sequence[tuple[str, str]], figures: di
 <a class="skip" href="#content">Skip to the content</a>
 <nav aria-label="Sections">{links}</nav>
 <main id="content">
-<noscript><p class="warning">Figures need JavaScript. Tables and text are complete without it.</p></noscript>
+<noscript><p class="warning">The figures need JavaScript. Tables and text are complete without it.</p></noscript>
 {body}
 </main>
-<footer>Made with <em>inducing</em>. Figures: plotly.js, © Plotly, Inc., MIT License. Nothing on this page is loaded
+<footer>Made with <em>inducing</em>. Figures: plotly.js, © Plotly, Inc., MIT License. This page loads nothing
 from the network.</footer>
 <script type="text/plain" id="packed-figures">{_packed(json.dumps(figures, allow_nan=False))}</script>
 <script type="text/plain" id="packed-plotly">{_packed(plotly)}</script>
@@ -109,7 +109,7 @@ from the network.</footer>
 
 
 def _packed(text: str) -> str:
-    """Text compressed and in base64, the same for the same text."""
+    """Text, compressed and in base64. Equal texts give equal results."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
@@ -166,6 +166,7 @@ table.scores td:nth-child(2) { font-weight: 600; }
 table.scores td, table.scores thead th:not(:first-child):not(:last-child) { white-space: nowrap; }
 table.scores td:last-child { color: var(--soft); white-space: normal; min-width: 13rem; }
 table.facts { table-layout: fixed; width: 100%; }
+table.facts caption { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
 table.facts tr > :first-child { width: 13rem; }
 footer { border-top: 1px solid var(--line); color: var(--soft); font-size: 0.85rem; padding: 1rem;
   max-width: 1080px; margin: 0 auto; }
@@ -188,7 +189,7 @@ SCRIPT = """
   };
   if (!window.DecompressionStream) {
     for (const place of document.querySelectorAll(".plot"))
-      place.textContent = "This browser is too old for the figures: " + place.getAttribute("aria-label");
+      place.textContent = "This browser is too old to draw the figure: " + place.getAttribute("aria-label");
     return;
   }
   const { figures, names, heads, tails } = JSON.parse(await unpack("packed-figures"));
@@ -232,10 +233,10 @@ SCRIPT = """
       hoverlabel: { align: "left", bgcolor: theme.page, bordercolor: theme.ink,
         font: { color: theme.ink, size: 13 } } };
     const config = { displaylogo: false, responsive: true, displayModeBar: false };
-    // every text is escaped by its author; paint only replaces the names of colours
+    // texts were escaped when they were written; paint only replaces names of colours
     return Plotly.react(place, paintTraces(data), whole, config);
   };
-  // colours stand in these places alone, so that a value of a table such as "@blue" stays what it is
+  // colours occur only under these keys, so that a value of a table such as "@blue" is not replaced
   const KEYS = ["line", "marker", "fillcolor", "error_x", "error_y", "colorscale", "colorbar"];
   const paintTraces = traces => traces.map(({ rows, target, ...trace }) => ({
     ...Object.fromEntries(Object.entries(trace).map(

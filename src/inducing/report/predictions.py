@@ -11,7 +11,7 @@ from inducing.data import as_inputs
 from inducing.parameters import as_key
 from inducing.report.style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
 
-SAMPLES = 500  # of models that are sampled: with fewer, lines are rough by chance
+SAMPLES = 500  # of inner layers; with fewer, lines look rough
 
 
 @of_held_models
@@ -28,17 +28,17 @@ def plot_posterior(
 ) -> Any:
     """Plot one output of a model with one-dimensional inputs: data, predictive mean, bands, and draws of f.
 
-    The light band holds labels y with probability `level`, the dark one the function f (only where y is f plus noise).
-    For classification, lines show the probability of each class, and dots above them the data of that class. Ticks at
+    The light band contains labels y with probability `level`, and the dark band the function f, if y is f plus noise.
+    For classification, lines show the probability of each class, and dots above them the data of the class. Ticks at
     the bottom are the inducing inputs.
 
     Args:
         model: the model, or an estimator.
         data: the data to show, an `ig.Data` or a pair (X, y).
-        X: the inputs at which to evaluate. By default, the range of the data and a little more.
+        X: the inputs to plot. By default, slightly more than the range of the data.
         output: the number of the output to show.
         level: the probability of the bands.
-        draws: how many functions to draw from q(f).
+        draws: the number of functions to draw from q(f).
         key: the random key of the draws.
         ax: Matplotlib axes to draw on. By default, those of a new figure.
 
@@ -61,7 +61,7 @@ def plot_posterior(
     x = grid_of(data, X, Z, 400, "plot_posterior")
     pred = model.predict(x, samples=SAMPLES)
     if not isinstance(draws, numbers.Integral) or draws < 0:
-        raise ValueError(f"draws must be a whole number from 0, got {draws!r}.")
+        raise ValueError(f"draws must be a whole number of at least 0, got {draws!r}.")
     if not 0 <= output < pred.mean.shape[1]:
         raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")
     if data is not None and data.y is not None and data.y.shape[1] != pred.mean.shape[1]:
@@ -96,7 +96,7 @@ def _draw_numbers(
             try:
                 f = np.asarray(model.draw(keys[i])(x))[:, output]
             except TypeError as error:
-                raise TypeError(f"{error} Or pass draws=0 for a picture without them.") from error
+                raise TypeError(f"{error} Or pass draws=0 to plot no draws.") from error
             ax.plot(x, f, color=ORANGE, lw=0.9, alpha=0.8, label="draws of f" if i == 0 else None)
     ax.plot(x, np.asarray(pred.mean)[:, output], color=BLUE, lw=1.8, label="mean")
     if seen is not None:
@@ -105,7 +105,7 @@ def _draw_numbers(
 
 
 def _draw_classes(ax: Any, x: np.ndarray, probabilities: np.ndarray, seen: Any) -> None:
-    """The probability of each class, and above it a row of dots for the data of each."""
+    """The probability of each class, and above it a row of dots for the data of each class."""
     C = probabilities.shape[1]
     for c, colour in enumerate(_colours(C)):
         ax.plot(x, probabilities[:, c], color=colour, lw=1.8, label=f"class {c}")
@@ -122,10 +122,10 @@ def _dots(number: int) -> dict[str, float]:
 
 @of_held_models
 def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: Any = None) -> Any:
-    """Plot the map of a classifier with two-dimensional inputs.
+    """Plot the predictions of a classifier with two-dimensional inputs as a map.
 
-    The colour is that of the likeliest class, paler where the model is less certain. Lines separate classes, crosses
-    are the inducing inputs, and dots are the data in the colour of their class.
+    The colour shows the most probable class; it is paler where the model is less certain. Lines separate classes,
+    crosses are the inducing inputs, and dots are the data in the colour of their class.
 
     Args:
         model: a model with a classification likelihood.
@@ -151,14 +151,14 @@ def plot_classification(model: Any, data: Any = None, *, size: int = 120, ax: An
     data = with_inputs(data)
     points = [np.asarray(a) for a in (None if data is None else data.x, Z) if a is not None]
     if not points or points[0].shape[1] != 2:
-        raise ValueError("plot_classification is for models with two-dimensional inputs; pass data (X [N, 2], y).")
+        raise ValueError("plot_classification needs two-dimensional inputs; pass data (X [N, 2], y).")
     low, high = points[0].min(axis=0), points[0].max(axis=0)
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
     sides = [np.linspace(a - m, b + m, size) for a, b, m in zip(low, high, margin, strict=True)]
     grid = np.stack(np.meshgrid(*sides), axis=-1)
     probabilities = np.asarray(model.predict(grid.reshape(-1, 2)).probabilities)
     if probabilities.ndim != 2:
-        raise ValueError(f"plot_classification is for one output; this model has {probabilities.shape[1]}.")
+        raise ValueError(f"plot_classification needs a single output, but the model has {probabilities.shape[1]}.")
     probabilities = probabilities.reshape(size, size, -1)
     C = probabilities.shape[-1]
     colours = _colours(C)
@@ -194,14 +194,12 @@ def grid_of(data: Any, X: Any, Z: np.ndarray | None, size: int, plot: str) -> np
     given = None if X is None else np.asarray(as_inputs(X))
     known = [a for a in (given, data if data is None else data.x) if a is not None] or [Z]
     if known[0] is None:
-        raise ValueError("pass data or X, so that there is a range to draw.")
+        raise ValueError("pass data or X, which give the range to plot.")
     if (width := max(a.shape[1] for a in known)) != 1:
-        raise ValueError(f"{plot} is for one-dimensional inputs, these have {width} columns.")
+        raise ValueError(f"{plot} needs one-dimensional inputs, but these have {width} columns.")
     if given is not None:
         if np.ptp(given) == 0.0:
-            raise ValueError(
-                f"X must have two or more different inputs to draw lines over, got {given[0, 0]:.4g} alone."
-            )
+            raise ValueError(f"X must have two or more different inputs to plot lines, got only {given[0, 0]:.4g}.")
         return np.sort(given[:, 0])
     low, high = float(known[0].min()), float(known[0].max())
     margin = 0.08 * (high - low) or 1.0

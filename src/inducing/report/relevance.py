@@ -1,4 +1,4 @@
-"""Which inputs matter: how much of the variance of the predictions each column explains."""
+"""Relevance of columns: how much of the variance of the predictions each of them explains."""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ class Relevance(NamedTuple):
         names: the names of the columns.
         main: main effects [G, P], the share of the variance that a column explains alone.
         main_error: their standard errors.
-        total: total effects [G, P], the share of the variance with which the column has anything to do.
+        total: total effects [G, P], the share of the variance that a column explains including its interactions.
         total_error: their standard errors.
         lengthscale: the shortest lengthscale [G] along the column's inputs, in their unit; NaN where there is none.
 
@@ -53,7 +53,7 @@ class Relevance(NamedTuple):
 
     @property
     def order(self) -> Int[np.ndarray, " G"]:
-        """The numbers of the columns, the most relevant first."""
+        """The positions of the columns, the most relevant one first."""
         return np.argsort(-self.share, kind="stable")
 
     def __str__(self) -> str:
@@ -85,13 +85,13 @@ def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: i
         main_g = Var[E(m(x) | x_g)] / Var[m(x)],    total_g = E[Var(m(x) | all columns but g)] / Var[m(x)]
 
     m(x) is the mean prediction of an output. For classes m(x) are their probabilities, and the variances are summed
-    over the classes of an output. A column matters by itself as far as its main effect goes; the total effect adds
-    what it does together with others. Without interactions both are equal and sum to 1.
+    over the classes of an output. The main effect is what a column explains alone; the total effect includes its
+    interactions with other columns. Without interactions, both are equal and sum to 1.
 
     The columns x_g are drawn independently of each other, each from its own values in the rows of X. If columns are
-    correlated, so that some combinations of values never occur, the indices also count what the model predicts for such
-    combinations, and columns that say the same share their relevance as the model happens to use them. The indices
-    describe the model, and are not causal.
+    correlated, so that some combinations of values never occur, the indices include the predictions for these
+    combinations, and columns with the same information share their relevance in the way the model uses them. The
+    indices describe the model, and are not causal.
 
     The estimators are those of Saltelli et al. (2010) and Jansen (1999). A and B are two independent matrices of draws,
     and A_g is A with column g from B:
@@ -100,13 +100,13 @@ def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: i
 
     V and c are variance and mean of m(A) and m(B) together. The draws are eight independently scrambled Sobol
     sequences, and their spread gives the standard errors. The cost is that of G + 2 predictions of `num` rows for G
-    columns. Where inner layers are sampled, all predictions use the same samples.
+    columns. If inner layers are sampled, all predictions use the same samples.
 
     Args:
         model: an `ig.Model` with inputs, or an estimator.
         X: inputs [N, D], such as those of the training data.
         names: a name for each column of X, or a mapping from names to numbers of columns, such as
-            `{"size": 0, "colour": (1, 2)}`, where one column of a table has become several inputs. Those move together.
+            `{"size": 0, "colour": (1, 2)}`, if a column of a table has become several inputs. These vary together.
         num: the number of rows of each matrix, rounded up to a power of two.
         seed: the seed of the draws.
 
@@ -170,12 +170,12 @@ def mean_prediction(model: Model, X: Float[np.ndarray, "N D"]) -> Float[np.ndarr
 
 
 def _means(layer: AbstractLayer, cache: Any, X: Array) -> Array:
-    """The means of f. XLA leaves out the variances, of which nothing is asked."""
+    """The means of f. XLA does not compute the variances, because they are not used."""
     return in_blocks(lambda x: layer.moments(x[:, None], False, cache)[0][:, 0], X, ROWS)
 
 
 def _draws(X: np.ndarray, columns: dict[str, tuple[int, ...]], n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two matrices of SETS·n rows, in which each column of the table is drawn by itself from the rows of X."""
+    """Two matrices of SETS·n rows, in which each column of the table is drawn independently from the rows of X."""
     from scipy.stats.qmc import Sobol  # takes long to import
 
     G = len(columns)
@@ -184,7 +184,7 @@ def _draws(X: np.ndarray, columns: dict[str, tuple[int, ...]], n: int, seed: int
     A, B = np.empty((len(u), X.shape[1]), X.dtype), np.empty((len(u), X.shape[1]), X.dtype)
     for g, own in enumerate(columns.values()):
         values = X[:, own]
-        values = values[np.lexsort(values.T[::-1])]  # in order, so that close numbers of a sequence are close values
+        values = values[np.lexsort(values.T[::-1])]  # sorted, so that close numbers of a sequence give close values
         for out, part in ((A, u[:, g]), (B, u[:, G + g])):
             out[:, own] = values[np.minimum((part * len(X)).astype(int), len(X) - 1)]
     return A, B
@@ -208,9 +208,9 @@ def plot_relevance(relevance: Any, *, output: int = 0, most: int = 20, ax: Any =
     """Plot how much each column matters: bars of main and total effects, with two standard errors.
 
     Args:
-        relevance: what `ig.report.relevance` returns.
+        relevance: the result of `ig.report.relevance`.
         output: the number of the output to show.
-        most: how many columns to show, the most relevant ones.
+        most: the largest number of columns to show.
         ax: Matplotlib axes to draw on. By default, those of a new figure.
 
     Returns:
@@ -227,7 +227,7 @@ def plot_relevance(relevance: Any, *, output: int = 0, most: int = 20, ax: Any =
         >>> ax = ig.report.plot_relevance(found)
     """
     if not isinstance(relevance, Relevance):
-        raise TypeError(f"relevance must be what ig.report.relevance returns, got {type(relevance).__name__}.")
+        raise TypeError(f"relevance must be the result of ig.report.relevance, got {type(relevance).__name__}.")
     check_counts(most=most)
     if not 0 <= output < relevance.main.shape[1]:
         raise ValueError(f"output must be a column number from 0 to {relevance.main.shape[1] - 1}, got {output}.")

@@ -1,4 +1,4 @@
-"""What all plots share: axes, colours, data with inputs, and the inducing inputs of a model."""
+"""Axes, colours, data and inducing inputs, for all plots."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ CLASSES = ("#31688e", "#d1602b", "#35a06b", "#8a4f9e", "#c9a227", "#7a7a7a")
 
 
 def axes_or_new(ax: Any, figsize: tuple[float, float]) -> Any:
-    """The given axes, or those of a new figure."""
+    """The given axes, or the axes of a new figure."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("pictures are drawn with Matplotlib: pip install inducing[plot]") from error
+        raise ImportError("plots need Matplotlib: pip install 'inducing[plot]'") from error
     if ax is None:
         _, ax = plt.subplots(figsize=figsize, layout="constrained")
     ax.spines[["top", "right"]].set_visible(False)
@@ -23,10 +23,10 @@ def axes_or_new(ax: Any, figsize: tuple[float, float]) -> Any:
 
 
 def with_inputs(data: Any) -> Data | None:
-    """The data, if there are any, which need inputs to be drawn at."""
+    """The data as an `ig.Data` with inputs, or None."""
     data = None if data is None else as_data(data)
     if data is not None and data.x is None:
-        raise ValueError("data have no inputs X to draw them at; pass (X, y).")
+        raise ValueError("data must have inputs X to be plotted; pass (X, y).")
     return data
 
 

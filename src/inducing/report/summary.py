@@ -1,4 +1,4 @@
-"""A table of what a model is made of."""
+"""A table of the parameters of a model."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from inducing.report.relevance import Relevance, relevance
 
 
 class Row(NamedTuple):
-    """One parameter: its place in the module, its shape, what it may be, and its value in short."""
+    """One parameter: its place in the module, its shape, its constraint, and its value in short."""
 
     name: str
     shape: str
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The parameters of a module as `rows`, and how many numbers of them train; prints as a table.
+    """The parameters of a module as `rows`, and how many numbers are trained; prints as a table.
 
     If data were given, `relevance` says how much each column of the inputs matters.
     """
@@ -51,16 +51,16 @@ class Summary(NamedTuple):
 def summary(module: Any, data: Any = None, names: Any = None) -> Summary:
     """Summarise the parameters of a model, or of any part of one, in a table.
 
-    An array that stands in several places, because a module is used twice, trains once and is marked as tied.
+    An array that occurs in several places, because a module is used twice, is one parameter and is marked as tied.
 
     Args:
         module: an `ig.Model`, any part of one, or an estimator.
-        data: data with inputs, an `ig.Data` or a pair (X, y), to say how much each column of them matters for the
-            predictions of a model: see `ig.report.relevance`.
+        data: an `ig.Data` or a pair (X, y). If given, the summary includes how much each column of X matters for the
+            predictions of the model: see `ig.report.relevance`.
         names: the names of the columns, as for `ig.report.relevance`.
 
     Returns:
-        The rows of the table and the number of parameters. It prints as a table.
+        The summary, which prints as a table.
 
     Raises:
         TypeError: if `module` is not a module, for example the result of `fit`.
@@ -77,7 +77,7 @@ def summary(module: Any, data: Any = None, names: Any = None) -> Summary:
     """
     if not isinstance(module, eqx.Module):
         raise TypeError(
-            f"module must be an ig.Model or a part of one, got {type(module).__name__}; of a fit, pass result.model."
+            f"module must be an ig.Model or a part of one, got {type(module).__name__}; after a fit, pass result.model."
         )
     matter = None if data is None else relevance(module, as_data(data).x, names)
     rows: list[Row] = []
@@ -98,7 +98,7 @@ def summary(module: Any, data: Any = None, names: Any = None) -> Summary:
 
 
 def _free(leaf: Any, constraint: Constraint) -> int:
-    """How many numbers of an array train: of a triangular matrix, those of the triangle."""
+    """How many numbers of an array are trained; for a triangular matrix, those of the triangle."""
     *rest, M = leaf.shape or (1,)
     if constraint is LOWER_TRIANGULAR and rest and rest[-1] == M:
         return leaf.size * (M + 1) // (2 * M)

@@ -11,15 +11,15 @@ from inducing.report.style import CLASSES, axes_or_new
 def plot_survival(
     model: Any, X: Any, *, times: Any = None, names: Any = None, output: int = 0, level: float = 0.9, ax: Any = None
 ) -> Any:
-    """Plot the survival function of the label at each input, S(t) = P(label > t), with a band of what f leaves open.
+    """Plot the survival function of the label at each input, S(t) = P(label > t), with a band for the uncertainty of f.
 
-    The line is 1 − `cdf` of the prediction, which averages over q(f). The band holds P(label > t | f) for f within
-    its interval of probability `level`.
+    The line is 1 − `cdf` of the prediction, which averages over q(f). The band contains P(label > t | f) for all f in
+    their interval of probability `level`.
 
     Args:
         model: a model, such as one with `ig.likelihoods.Censored`.
-        X: a few inputs [N, D], one curve for each.
-        times: where to evaluate, [T]. By default up to the largest 95 % quantile.
+        X: a few inputs [N, D], each of which gives a curve.
+        times: the times t to plot [T]. By default, up to the largest 95 % quantile.
         names: the name of each curve, for the legend.
         output: the number of the output to show.
         level: the probability of the band.
@@ -42,7 +42,7 @@ def plot_survival(
     X, _ = checked_inputs(model, X)
     N, pred = len(X), model.predict(X)
     if names is not None and len(names) != N:
-        raise ValueError(f"names must hold one name for each of the {N} inputs, got {len(names)}.")
+        raise ValueError(f"names must have one name for each of the {N} inputs, got {len(names)}.")
     P = pred.mean.shape[1]
     if times is None:
         last = float(np.max(np.asarray(pred.quantile(0.95))[:, output]))

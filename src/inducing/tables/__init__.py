@@ -1,15 +1,15 @@
-"""Tables of mixed columns: read a file, train a model of a column, keep the model, and predict new rows.
+"""Models of tables with mixed columns: read a file, train a model of a column, save it, and predict new rows.
 
     from inducing.tables import TableModel
 
     model = TableModel.fit(frame, target="price")
     model.predict(new_rows)
 
-Frames of pandas and polars and tables of pyarrow are accepted (`pip install inducing[tables]`).
+Data frames of pandas and polars and pyarrow tables are accepted (`pip install inducing[tables]`).
 """
 
 try:
-    import pyarrow as _pyarrow  # noqa: F401 — says what is missing before a module below needs it
+    import pyarrow as _pyarrow  # noqa: F401 — for a clear error before other modules import it
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.tables needs pyarrow: pip install 'inducing[tables]'") from error
 

@@ -1,4 +1,4 @@
-"""What the text of a cell means: numbers with units and separators, and dates."""
+"""Parsing of cells of text: numbers with units and separators, and dates."""
 
 import re
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ _NUMBER = re.compile(
 
 
 class Numbers(NamedTuple):
-    """Texts as numbers, NaN where a text is none, and the units that stand beside them."""
+    """Parsed numbers, NaN where a text is not a number, and the units that were found with them."""
 
     values: np.ndarray
     units: frozenset[str]
 
 
 def as_numbers(texts: Sequence[str], decimal: str = ".") -> Numbers:
-    """Read numbers with thousands separators, currency signs, percent signs and units.
+    """Parse numbers with thousands separators, currency signs, percent signs and units.
 
     Args:
-        texts: what cells hold.
+        texts: the text of each cell.
         decimal: the decimal mark, "." or ",".
 
     Returns:
-        The numbers, and the units other than none.
+        The numbers, and the units.
 
     Examples:
         >>> as_numbers(["$1,250.50", "($3)", "7 %", "red", "1,5"]).values.tolist()
@@ -62,7 +62,7 @@ def _number(text: str, decimal: str) -> tuple[float, str] | None:
 
 
 def _digits(digits: str, mark: str | None, decimal: str) -> str | None:
-    """Digits with a decimal point and without marks of thousands; None if they do not fit the decimal sign."""
+    """Digits with a decimal point, without thousands separators; None if they contradict the decimal mark."""
     if mark is not None and mark != decimal:
         digits = digits.replace(mark, "")
     other = "," if decimal == "." else "."
@@ -70,14 +70,14 @@ def _digits(digits: str, mark: str | None, decimal: str) -> str | None:
 
 
 def as_days(texts: Sequence[str], date_format: str) -> np.ndarray:
-    """Read dates, with or without a time, as days since 1970.
+    """Parse dates, with or without a time, as days since 1970.
 
     Args:
-        texts: what cells hold.
-        date_format: "iso", or a format of `datetime.strptime`; a time may follow.
+        texts: the text of each cell.
+        date_format: "iso", or a format of `datetime.strptime`. A time may follow the date.
 
     Returns:
-        Days, NaN where a text is no such date.
+        Days, NaN where a text is not a date of this format.
 
     Examples:
         >>> as_days(["01/31/1970 12:00", "31/01/1970"], "%m/%d/%Y").tolist()
@@ -107,13 +107,13 @@ def _strptime(text: str, date_format: str) -> datetime | None:
 
 
 def date_formats(texts: Sequence[str]) -> list[str]:
-    """The formats in which every text is a date, of those that need not be told.
+    """The common formats in which every text is a date.
 
     Args:
-        texts: what cells hold, without gaps.
+        texts: the text of each cell that is not empty.
 
     Returns:
-        Formats; more than one if days and months cannot be told apart.
+        Formats. There are several if it is not clear which part is the day.
 
     Examples:
         >>> date_formats(["01/31/2020"]), date_formats(["01/02/2020"])

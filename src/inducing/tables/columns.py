@@ -1,4 +1,4 @@
-"""What was decided for each column of the inputs: a plain value for each kind, which encodes cells as numbers."""
+"""The kinds of input columns. Each is a plain value that encodes cells as numbers."""
 
 import abc
 import dataclasses
@@ -15,13 +15,13 @@ PERIODS = {"time of year": 365.2425, "weekday": 7.0, "time of day": 1.0}  # in d
 
 
 class Encoded(NamedTuple):
-    """A column as numbers.
+    """An encoded column.
 
     Attributes:
         values: the numbers [N, K].
-        unusable: rows [N] whose cell is not of the column's kind.
-        gaps: rows [N] whose cell is empty.
-        unseen: rows [N] whose category is not one of the training rows'.
+        unusable: the rows [N] whose cell cannot be read as the kind of the column.
+        gaps: the rows [N] whose cell is empty.
+        unseen: the rows [N] whose category is rare or absent in the training rows.
     """
 
     values: np.ndarray
@@ -32,11 +32,11 @@ class Encoded(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class AbstractColumn(abc.ABC):
-    """A column of a table and how its cells become numbers.
+    """A column of a table, and how its cells are encoded.
 
     Args:
         name: the name of the column.
-        reason: why it was taken for what it is.
+        reason: why this kind was chosen.
     """
 
     kind: ClassVar[str]
@@ -46,26 +46,26 @@ class AbstractColumn(abc.ABC):
     @property
     @abc.abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The names of the numbers."""
+        """The names of the encoded columns."""
 
     @property
     @abc.abstractmethod
     def described(self) -> str:
-        """What becomes of the column, in a few words."""
+        """The encoding, in a few words."""
 
     @abc.abstractmethod
     def encode(self, cells: pa.Array) -> Encoded:
-        """The column as numbers.
+        """Encode cells.
 
         Args:
-            cells: a column of pyarrow, of any type.
+            cells: a pyarrow array of any type.
 
         Returns:
-            Numbers [N, K] without gaps, and which rows need attention.
+            Numbers [N, K] without gaps, and which rows are unusual.
         """
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as JSON holds it."""
+        """The column as a JSON value."""
         return {"kind": self.kind, **vars(self)}
 
 
@@ -75,11 +75,11 @@ class Number(AbstractColumn):
 
     Args:
         name: the name of the column.
-        reason: why it was taken for what it is.
-        fill: the median, which takes the place of gaps.
-        gaps: whether a second number says where there were gaps.
+        reason: why this kind was chosen.
+        fill: the median, which replaces gaps.
+        gaps: whether there is an indicator column for gaps.
         decimal: the decimal mark of numbers that are stored as text.
-        unit: what stands beside the numbers, such as "$".
+        unit: the unit of the numbers, such as "$".
         words: texts that count as gaps.
     """
 
@@ -97,9 +97,9 @@ class Number(AbstractColumn):
     @property
     def described(self) -> str:
         unit = f" in {self.unit}" if self.unit else ""
-        words = f", {_listed(self.words)} count as gaps" if self.words else ""
+        words = _gap_words(self.words)
         return f"number{unit}{words}" + (
-            f", gaps filled with the median {self.fill:.6g} and marked" if self.gaps else ""
+            f", gaps filled with the median {self.fill:.6g}, with an indicator" if self.gaps else ""
         )
 
     def encode(self, cells: pa.Array) -> Encoded:
@@ -109,15 +109,15 @@ class Number(AbstractColumn):
 
 @dataclasses.dataclass(frozen=True)
 class Date(AbstractColumn):
-    """A column of dates, which become days since 1970 and, where they help, points on circles.
+    """A column of dates, encoded as days since 1970 and, for dense dates, as sine and cosine of periods.
 
     Args:
         name: the name of the column.
-        reason: why it was taken for what it is.
-        fill: the median day, which takes the place of gaps.
-        gaps: whether another number says where there were gaps.
+        reason: why this kind was chosen.
+        fill: the median day, which replaces gaps.
+        gaps: whether there is an indicator column for gaps.
         date_format: the format of dates that are stored as text.
-        periods: which parts are periodic, names of `PERIODS`.
+        periods: the periods, keys of `PERIODS`.
         words: texts that count as gaps.
     """
 
@@ -137,9 +137,9 @@ class Date(AbstractColumn):
     def described(self) -> str:
         parts = ["days", *self.periods]
         how = "" if self.date_format == "iso" else f" in the format {self.date_format}"
-        filled = ", gaps filled with the median and marked" if self.gaps else ""
-        words = f", {_listed(self.words)} count as gaps" if self.words else ""
-        return f"date{how} → {', '.join(parts)}{words}{filled}"
+        filled = ", gaps filled with the median, with an indicator" if self.gaps else ""
+        words = _gap_words(self.words)
+        return f"date{how}, encoded as {', '.join(parts)}{words}{filled}"
 
     def encode(self, cells: pa.Array) -> Encoded:
         days, wrong = days_of(cells, self.date_format, self.words)
@@ -152,14 +152,14 @@ class Date(AbstractColumn):
 
 @dataclasses.dataclass(frozen=True)
 class YesNo(AbstractColumn):
-    """A column of two values, which become 0 and 1.
+    """A column of two values, encoded as 0 and 1.
 
     Args:
         name: the name of the column.
-        reason: why it was taken for what it is.
+        reason: why this kind was chosen.
         values: the two values; the second becomes 1.
-        fill: 0 or 1, the more frequent one, which takes the place of gaps.
-        gaps: whether a second number says where there were gaps.
+        fill: the more frequent one of 0 and 1, which replaces gaps.
+        gaps: whether there is an indicator column for gaps.
     """
 
     kind: ClassVar[str] = "yes/no"
@@ -173,7 +173,7 @@ class YesNo(AbstractColumn):
 
     @property
     def described(self) -> str:
-        filled = f", gaps filled with {self.values[int(self.fill)]!r} and marked" if self.gaps else ""
+        filled = f", gaps filled with {self.values[int(self.fill)]!r}, with an indicator" if self.gaps else ""
         return f"0 for {self.values[0]!r}, 1 for {self.values[1]!r}{filled}"
 
     def encode(self, cells: pa.Array) -> Encoded:
@@ -185,15 +185,15 @@ class YesNo(AbstractColumn):
 
 @dataclasses.dataclass(frozen=True)
 class Category(AbstractColumn):
-    """A column of categories, each of which becomes a column of 0 and 1.
+    """A column of categories, each encoded as a column of 0 and 1.
 
     Args:
         name: the name of the column.
-        reason: why it was taken for what it is.
-        values: the categories that are kept.
-        other: whether rare ones share a column, "other", which unseen ones get too.
-        fill: the number of the most frequent category, which takes the place of gaps.
-        gaps: whether another number says where there were gaps.
+        reason: why this kind was chosen.
+        values: the categories with a column of their own.
+        other: whether rare categories share a column, "other". Unseen categories then belong to it too.
+        fill: the position of the most frequent category, which replaces gaps.
+        gaps: whether there is an indicator column for gaps.
     """
 
     kind: ClassVar[str] = "category"
@@ -209,14 +209,14 @@ class Category(AbstractColumn):
 
     @property
     def num_values(self) -> int:
-        """The number of columns of 0 and 1, without that of gaps."""
+        """The number of columns of 0 and 1, without the indicator of gaps."""
         return len(self.values) + self.other
 
     @property
     def described(self) -> str:
         shown = ", ".join(self.values[:6]) + (", …" if len(self.values) > 6 else "")
-        rare = f', rare ones are "{OTHER}"' if self.other else ""
-        filled = f", gaps filled with {self.values[self.fill]!r} and marked" if self.gaps else ""
+        rare = f', rare values are "{OTHER}"' if self.other else ""
+        filled = f", gaps filled with {self.values[self.fill]!r}, with an indicator" if self.gaps else ""
         return f"{len(self.values)} categories ({shown}){rare}{filled}"
 
     def encode(self, cells: pa.Array) -> Encoded:
@@ -228,7 +228,7 @@ class Category(AbstractColumn):
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut(AbstractColumn):
-    """A column that is no input: an identifier, free text, or one that the user does not want.
+    """A column that is not used: an identifier, free text, or a column that the user excludes.
 
     Args:
         name: the name of the column.
@@ -254,16 +254,16 @@ KINDS: dict[str, type[AbstractColumn]] = {c.kind: c for c in (Number, Date, YesN
 
 
 def column_from_json(stored: Mapping[str, Any]) -> AbstractColumn:
-    """The decision that `to_json` gave.
+    """The column that `to_json` returned.
 
     Args:
-        stored: what JSON held.
+        stored: the JSON value.
 
     Returns:
-        The decision.
+        The column.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not a column.
 
     Examples:
         >>> column_from_json({"kind": "left out", "name": "id", "reason": "an identifier"}).described
@@ -273,11 +273,14 @@ def column_from_json(stored: Mapping[str, Any]) -> AbstractColumn:
     try:
         return KINDS[stored["kind"]](**values)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"it holds no description of a column: {stored}") from error
+        raise ValueError(f"it does not describe a column: {stored}") from error
 
 
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(map(repr, words[:3])) + (", …" if len(words) > 3 else "")
+def _gap_words(words: Sequence[str]) -> str:
+    if not words:
+        return ""
+    shown = ", ".join(map(repr, words[:3])) + (", …" if len(words) > 3 else "")
+    return f", {shown} {'counts as a gap' if len(words) == 1 else 'count as gaps'}"
 
 
 def _with_gaps(name: str, names: tuple[str, ...], gaps: bool) -> tuple[str, ...]:
@@ -294,7 +297,7 @@ def _filled(values: np.ndarray, fill: np.ndarray, gaps: np.ndarray, wrong: np.nd
 
 
 def is_text(cells: pa.Array) -> bool:
-    """Whether a column holds text.
+    """Whether a column contains text.
 
     Examples:
         >>> is_text(pa.array(["a"])), is_text(pa.array([1]))
@@ -304,9 +307,9 @@ def is_text(cells: pa.Array) -> bool:
 
 
 def texts_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
-    """The different texts of a column, without spaces around them, and which of them each row holds; −1 for gaps.
+    """The distinct texts of a column, without surrounding spaces, and the position of each row's text; −1 for gaps.
 
-    Numbers are written without a decimal point if they are whole, so that 8 and 8.0 are the same category.
+    Whole numbers are written without a decimal point, so that 8 and 8.0 are the same category.
 
     Examples:
         >>> texts_of(pa.array([8.0, None, 1.5]))
@@ -330,7 +333,7 @@ def _text(value: Any) -> str:
 
 
 def codes_of(cells: pa.Array, values: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each row's category, `len(values)` for others, −1 for gaps, and which rows are gaps.
+    """The position of each row's category, `len(values)` for other values, −1 for gaps; and which rows are gaps.
 
     Examples:
         >>> codes_of(pa.array(["b", "c", None]), ("a", "b"))
@@ -343,7 +346,7 @@ def codes_of(cells: pa.Array, values: tuple[str, ...]) -> tuple[np.ndarray, np.n
 
 
 def numbers_of(cells: pa.Array, decimal: str, words: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
-    """A column as numbers, NaN for gaps, and which rows hold something else, except for words that count as gaps.
+    """A column as numbers, NaN for gaps; and which rows are neither numbers nor words that count as gaps.
 
     Examples:
         >>> numbers_of(pa.array(["1.5", "red", None]), ".")
@@ -383,7 +386,7 @@ def _floats(cells: pa.Array) -> np.ndarray:
 
 
 def days_of(cells: pa.Array, date_format: str, words: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
-    """A column as days since 1970, NaN for gaps, and which rows hold no date, except for words that count as gaps.
+    """A column as days since 1970, NaN for gaps; and which rows are neither dates nor words that count as gaps.
 
     Examples:
         >>> days_of(pa.array(["1970-01-03", "soon", None]), "iso")
@@ -399,5 +402,5 @@ def days_of(cells: pa.Array, date_format: str, words: Sequence[str] = ()) -> tup
 
 
 def _others(texts: list[str], words: Sequence[str]) -> np.ndarray:
-    """Which texts are none of the words that count as gaps; False at the end, for gaps themselves."""
+    """Which texts are not words that count as gaps; with False at the end, for gaps themselves."""
     return np.array([*(text not in words for text in texts), False])

@@ -1,28 +1,32 @@
-"""What the HTML report of a table shows."""
+"""The contents of the HTML report on a model of a table."""
 
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from inducing.report.contents import Column, Contents
+from inducing.report.contents import Column, Contents, Training
 from inducing.report.contents import Target as Shown
 from inducing.tables.columns import Date, Number, days_of, numbers_of
-from inducing.tables.encoder import Encoder
+from inducing.tables.encoder import Encoder, counted
 from inducing.tables.frames import as_table, column_of
+from inducing.tables.table_model import TableModel, labels_of
 from inducing.training.monitor import History
 
-MOST_TRAINING = 5000  # rows that stand for the training rows
+MOST_TRAINING = 5000  # the most training rows that are used for baselines and for detecting extrapolation
 
 
-def contents_of(model: Any, frame: Any, training: pa.Table | None, held_out: str) -> Contents:
-    """The contents of a report of labelled rows.
+def contents_of(
+    model: TableModel, frame: Any, training: pa.Table | None, held_out: str, numbers: np.ndarray | None = None
+) -> Contents:
+    """The contents of a report on labelled rows.
 
     Args:
-        model: a `TableModel`.
+        model: the model.
         frame: the rows.
-        training: the rows that the model was trained on, if they are at hand.
-        held_out: what the rows are, for the reader.
+        training: the rows that the model was trained on, if available.
+        held_out: a description of the rows for the reader.
+        numbers: the row numbers [N] to show, if the rows are some of those of a table.
 
     Returns:
         The contents.
@@ -32,13 +36,18 @@ def contents_of(model: Any, frame: Any, training: pa.Table | None, held_out: str
     """
     table = as_table(frame)
     encoder: Encoder = model.encoder
-    rows, labels = encoder.encode(table), _labels(model, table)
+    rows, labels = encoder.encode(table), labels_of(table, model.targets)
     used = rows.usable & ~np.isnan(labels).all(axis=1)
+    if (weight := model.weights(table)) is not None:
+        used &= weight > 0
     if not used.any():
-        raise ValueError("no row has a label to compare with.")
+        raise ValueError("no row has a label to compare the predictions with.")
     facts = model.facts
     blank = int((~rows.usable).sum())
-    warnings = [*rows.notes, *([f"{blank} rows cannot be predicted and are left out"] if blank else [])]
+    warnings = [
+        *rows.notes,
+        *([f"{counted(blank, 'row', 'rows')} cannot be predicted, and not shown"] if blank else []),
+    ]
     shown = [
         Column(column.name, encoder.blocks[column.name], _values(column, table)[used], column.described)
         for column in encoder.columns
@@ -53,42 +62,39 @@ def contents_of(model: Any, frame: Any, training: pa.Table | None, held_out: str
         columns=shown,
         X=rows.X[used],
         y=labels[used],
-        rows=[str(int(i) + 1) for i in np.flatnonzero(used)],
+        weight=None if weight is None else weight[used],
+        baselines=model.baselines,
+        rows=[str(i + 1) for i in (np.flatnonzero(used) if numbers is None else numbers[used]).tolist()],
         training=None if training is None else _training(model, training),
         held_out=held_out,
         facts={
             "Target": likelihoods,
-            "Rows for training": f"{facts['rows']:,}",
-            "Kernel": facts["settings"]["kernel"] or "the default",
-            "Layers": str(facts["settings"]["num_layers"]),
-            "Seconds": f"{facts['seconds']:.0f}",
+            "Training rows": f"{facts['rows']:,}",
+            "Training time": f"{facts['seconds']:.0f} s",
         },
         message=facts["message"],
         history=history,
         left_out={column.name: column.reason for column in encoder.columns if not column.names},
         warnings=[f"{warning[0].upper()}{warning[1:]}." for warning in warnings],
         reproduce={
-            "Command": facts.get("command") or "TableModel.fit in Python",
+            "Command": facts.get("command") or "inducing.tables.TableModel.fit in Python",
             "Seed": str(facts["settings"]["seed"]),
             "Versions": ", ".join(f"{name} {number}" for name, number in facts["versions"].items()),
-            "SHA-256 of the training rows": facts["sha256"],
+            "SHA-256 of the training table": facts["sha256"],
         },
     )
 
 
-def _labels(model: Any, table: pa.Table) -> np.ndarray:
-    return np.stack([target.labels(column_of(table, target.name)) for target in model.targets], axis=1)
-
-
-def _training(model: Any, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def _training(model: TableModel, table: pa.Table) -> Training:
     some = np.unique(np.linspace(0, table.num_rows - 1, min(table.num_rows, MOST_TRAINING)).astype(int))
     table = table.take(some)
-    rows = model.encoder.encode(table)
-    return rows.X[rows.usable], _labels(model, table)[rows.usable]
+    rows, weight = model.encoder.encode(table), model.weights(table)
+    labels = labels_of(table, model.targets)[rows.usable]
+    return Training(rows.X[rows.usable], labels, None if weight is None else weight[rows.usable])
 
 
 def _values(column: Any, table: pa.Table) -> np.ndarray:
-    """A column as the user knows it: numbers, dates or text."""
+    """The values of a column in the table: numbers, dates or text."""
     cells = column_of(table, column.name)
     if column.kind == Number.kind:
         return numbers_of(cells, column.decimal, column.words)[0]

@@ -1,4 +1,4 @@
-"""What each column of a table is: the rules, and the reasons that users read."""
+"""The rules that decide how each column of a table is encoded, with reasons for the user."""
 
 import re
 from typing import Any, NamedTuple
@@ -21,58 +21,66 @@ from inducing.tables.columns import (
     texts_of,
 )
 
-MOSTLY = 0.9  # the share of texts that have to be numbers or dates; the others count as gaps
-UNIQUE = 0.5  # a text with more different values than this share of its rows is an identifier or free text
-RARE, MOST = 3, 100  # categories of fewer rows than this are "other", and those beyond the most frequent ones
+MOSTLY = 0.9  # the smallest share of cells of text that are numbers or dates; the others then count as gaps
+UNIQUE = 0.5  # text with more different values than this share of the rows is an identifier or free text
+RARE, MOST = 3, 100  # the fewest rows of a category, and the most categories; all others are "other"
 IDENTIFIER = re.compile(r"|index|row|unnamed.*|(.*[\W_])?(id|uuid|guid)|.*[a-z](ID|Id)", re.IGNORECASE)
 
 
 class Options(NamedTuple):
-    """What the user said of columns.
+    """Settings of the user.
 
     Attributes:
-        categorical: names of columns that are categories.
-        date_format: the format of dates; None to find it.
-        decimal: the decimal mark of text.
+        categorical: columns that are categories.
+        typed: columns whose type says that they are categories.
+        date_format: the format of dates; None to detect it.
+        decimal: the decimal mark of numbers in text.
     """
 
     categorical: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     date_format: str | None = None
     decimal: str = "."
 
 
 def decide(name: str, cells: pa.Array, options: Options) -> AbstractColumn:
-    """What a column of the inputs is, and how it becomes numbers.
+    """Decide how an input column is encoded.
 
     Args:
         name: the name of the column.
         cells: its cells in the training rows.
-        options: what the user said.
+        options: settings of the user.
 
     Returns:
-        The decision.
+        The encoding.
 
     Raises:
-        ValueError: if numbers have several currencies or the wrong decimal mark, or if days and months of dates cannot
-            be told apart.
+        ValueError: if numbers have several currencies or another decimal mark, or if it is not clear which part of a
+            date is the day.
 
     Examples:
         >>> decide("price", pa.array(["$1.50", "$2", None]), Options()).described
-        'number in $, gaps filled with the median 1.75 and marked'
+        'number in $, gaps filled with the median 1.75, with an indicator'
     """
     seen = len(cells) - cells.null_count
     if not seen:
-        return LeftOut(name, "it has no values")
+        return LeftOut(name, "it is empty")
     kind = cells.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return LeftOut(name, f"it holds values of type {kind}")
     if name in options.categorical:
-        return _category(name, cells, "as you asked", unique=1.0)
+        return _category(name, cells, "as requested", unique=1.0)
+    if name in options.typed:
+        return _category(name, cells, "its type is categorical", unique=1.0)
     if pa.types.is_boolean(kind):
         return _yes_no(name, cells, ["False", "True"], "its values are true and false")
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _date(name, cells, "iso", "its values are dates")
-    return _text(name, cells, options) if is_text(cells) else _number(name, cells, "its values are numbers")
+    return (
+        _text(name, cells, options)
+        if is_text(cells)
+        else _number(name, cells, "its values are numbers", options.decimal)
+    )
 
 
 def _number(
@@ -83,16 +91,16 @@ def _number(
     if not len(present):
         return LeftOut(name, "it has no finite values")
     if len(present) == len(values) and (present == present[0]).all():
-        return LeftOut(name, f"it has the same value {present[0]:.6g} in every row")
+        return LeftOut(name, f"every row has the same value, {present[0]:.6g}")
     if IDENTIFIER.fullmatch(name) and (present == np.round(present)).all() and len(np.unique(present)) == len(present):
-        return LeftOut(name, "its name and its values, which are all different, say that it is an identifier")
+        return LeftOut(name, "an identifier, by its name and because all values are different")
     return Number(name, reason, float(np.median(present)), bool(len(present) < len(values)), decimal, unit, words)
 
 
 def _text(name: str, cells: pa.Array, options: Options) -> AbstractColumn:
     texts, indices = texts_of(cells)
     if not texts:
-        return LeftOut(name, "it has no values")
+        return LeftOut(name, "it is empty")
     weights = np.bincount(indices[indices >= 0], minlength=len(texts))
     if (found := _text_date(name, cells, texts, weights, options)) is not None:
         return found
@@ -102,8 +110,8 @@ def _text(name: str, cells: pa.Array, options: Options) -> AbstractColumn:
         money = sorted(unit for unit in units if any(sign in unit for sign in CURRENCIES))
         if len(money) > 1:
             raise ValueError(
-                f"column {name!r} has amounts in several currencies, {', '.join(money)}; convert them, or leave the "
-                f"column out (drop={name!r}, --drop)."
+                f"column {name!r} has amounts in several currencies ({', '.join(money)}); convert them, or leave the "
+                f"column out (drop={name!r}, on the command line --drop {name!r})."
             )
         if len(units) <= 1:
             words = _without_value(texts, numbers)
@@ -120,8 +128,8 @@ def _refuse_other_decimal(name: str, texts: list[str], decimal: str) -> None:
     if there >= MOSTLY > here:
         example = next(t for t in texts if np.isnan(as_numbers([t], decimal).values[0]))
         raise ValueError(
-            f"column {name!r} has {example!r}, which is a number with the decimal mark {other!r}; say so "
-            f"(decimal={other!r}, on the command line --decimal {other!r}), or leave the column out."
+            f"column {name!r} has the value {example!r}, whose decimal mark seems to be {other!r}; pass "
+            f"decimal={other!r} (on the command line, --decimal {other!r}), or leave the column out."
         )
 
 
@@ -130,8 +138,7 @@ def _text_date(name: str, cells: pa.Array, texts: list[str], weights: np.ndarray
         days = as_days(texts, options.date_format)
         if weights[~np.isnan(days)].sum() >= MOSTLY * weights.sum():
             return _date(name, cells, options.date_format, "its texts are dates", _without_value(texts, days))
-    digits = [text for text in texts if not text.isdigit() or len(text) == 8]  # the latter: 20200131
-    if len(digits) < len(texts):
+    if any(text.isdigit() and len(text) != 8 for text in texts):  # 20200131 may be a date
         return None
     formats = date_formats(texts)
     if len(formats) > 1:
@@ -139,8 +146,8 @@ def _text_date(name: str, cells: pa.Array, texts: list[str], weights: np.ndarray
         if (first != second).any():
             raise ValueError(
                 f"column {name!r} has dates such as {texts[int(np.argmax(first != second))]!r}, which could be "
-                f"{formats[0]} or {formats[1]}; say which (date_format={formats[0]!r}, on the command line "
-                f"--date-format {formats[0]!r})."
+                f"{formats[0]} or {formats[1]}; pass one of them, such as date_format={formats[0]!r} (on the command "
+                f"line, --date-format {formats[0]!r})."
             )
     return _date(name, cells, formats[0], "its texts are dates") if formats else None
 
@@ -153,17 +160,17 @@ def _date(name: str, cells: pa.Array, date_format: str, reason: str, words: tupl
     days, _ = days_of(cells, date_format)
     present = days[~np.isnan(days)]
     if not len(present):
-        return LeftOut(name, "it has no values")
+        return LeftOut(name, "it is empty")
     if len(present) == len(days) and (present == present[0]).all():
-        return LeftOut(name, "it has the same date in every row")
+        return LeftOut(name, "every row has the same date")
     periods = tuple(period for period, length in PERIODS.items() if _goes_round(present, period, length))
     return Date(name, reason, float(np.median(present)), bool(len(present) < len(days)), date_format, periods, words)
 
 
 def _goes_round(days: np.ndarray, period: str, length: float) -> bool:
-    """Whether dates cover a period more than once, at several places in it, and lie close enough to show its course."""
+    """Whether dates are dense enough to show a periodic effect, and cover more than one period."""
     places = len(np.unique(np.round(np.mod(days, length) / length * 24)))
-    least = 7 if period == "weekday" else 5  # of 25; dates of one month a year, or at midnight, have one
+    least = 7 if period == "weekday" else 5  # of 25 phases; dates once a year, or at midnight, have one
     different = np.unique(days)
     close = np.median(np.diff(different)) <= 0.25 * length if len(different) > 1 else False
     return bool(np.ptp(days) >= 1.5 * length and places >= least and close)
@@ -173,7 +180,7 @@ def _yes_no(name: str, cells: pa.Array, values: list[str], reason: str) -> Abstr
     texts, indices = texts_of(cells)
     seen = [texts[i] for i in indices if i >= 0] if len(texts) < 2 else None
     if seen is not None and len(seen) == len(indices):
-        return LeftOut(name, f"it has the same value {texts[0]!r} in every row")
+        return LeftOut(name, f"every row has the same value, {texts[0]!r}")
     ones = np.sum(indices == texts.index(values[1])) if values[1] in texts else 0
     fill = float(ones > 0.5 * np.sum(indices >= 0))
     return YesNo(name, reason, (values[0], values[1]), fill, bool((indices < 0).any()))
@@ -186,20 +193,20 @@ def _category(name: str, cells: pa.Array, reason: str, unique: float) -> Abstrac
     if len(texts) > max(unique * len(present), 2):
         words = np.mean([len(text.split()) for text in texts])
         what = "free text" if words > 3 else "an identifier or free text"
-        return LeftOut(name, f"{what}, {len(texts)} different values in {len(present)} rows")
+        return LeftOut(name, f"{what}, with {len(texts):,} different values in {len(present):,} rows")
     if len(texts) == 1 and len(present) == len(indices):
-        return LeftOut(name, f"it has the same value {texts[0]!r} in every row")
+        return LeftOut(name, f"every row has the same value, {texts[0]!r}")
     least = max(RARE, len(present) // 1000)
     order = np.argsort(-counts, kind="stable")
     kept = [i for i in order if counts[i] >= least][:MOST]
     if not kept:
-        return LeftOut(name, f"each of its {len(texts)} values stands in fewer than {least} rows")
+        return LeftOut(name, f"each of its {len(texts):,} values occurs in fewer than {least} rows")
     values = sorted((texts[i] for i in kept), key=_natural)
     fill = values.index(texts[kept[0]])
     return Category(name, reason, tuple(values), len(kept) < len(texts), fill, bool((indices < 0).any()))
 
 
 def _natural(text: str) -> tuple[float, str]:
-    """Numbers in their order, before words."""
+    """A key that sorts numbers by value, before words."""
     value = as_numbers([text]).values[0]
     return (np.inf if np.isnan(value) else float(value), text)

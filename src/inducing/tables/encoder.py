@@ -1,10 +1,12 @@
-"""Tables of mixed columns as matrices of numbers, with what was decided for each column."""
+"""Encoding of tables with mixed columns as matrices of numbers."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from inducing.tables.columns import AbstractColumn, Category, Encoded, LeftOut, column_from_json
 from inducing.tables.deciding import Options, decide
@@ -12,12 +14,12 @@ from inducing.tables.frames import as_table, column_of
 
 
 class Rows(NamedTuple):
-    """Rows of a table as numbers.
+    """Encoded rows of a table.
 
     Attributes:
-        X: the numbers [N, D].
-        usable: rows [N] that a model can predict: no cell is of another kind than its column, and not all are gaps.
-        notes: what was noticed, in sentences for the user.
+        X: numbers [N, D].
+        usable: the rows [N] that a model can use: each cell could be read, and not all cells are empty.
+        notes: messages about unusual cells, for the user.
     """
 
     X: np.ndarray
@@ -30,7 +32,7 @@ class Encoder:
     """How each column of a table becomes numbers.
 
     Args:
-        columns: a decision for each column.
+        columns: the encoding of each column.
 
     Examples:
         >>> import pandas as pd
@@ -54,31 +56,33 @@ class Encoder:
         date_format: str | None = None,
         decimal: str = ".",
     ) -> "Encoder":
-        """Decide for each column what it is and how it becomes numbers.
+        """Decide how each column becomes numbers.
+
+        Columns of pandas' and polars' categorical types are categories, whatever their values.
 
         Args:
-            frame: a pandas or polars frame or a pyarrow table: the inputs of the training rows.
+            frame: the inputs of the training rows: a pandas or polars data frame or a pyarrow table.
             drop: columns to leave out.
-            categorical: columns that are categories although they hold numbers.
-            date_format: the format of dates, as for `datetime.strptime`; by default it is found.
+            categorical: columns of numbers that are categories.
+            date_format: the format of dates, as for `datetime.strptime`. By default, it is detected.
             decimal: the decimal mark of numbers in text.
 
         Returns:
             The encoder.
 
         Raises:
-            ValueError: if a named column does not exist, or nothing is left to learn from.
+            ValueError: if a named column does not exist, or no column can be used.
         """
         table = as_table(frame)
         check_names(table.column_names, drop=drop, categorical=categorical)
-        options = Options(tuple(categorical), date_format, decimal)
+        options = Options(tuple(categorical), categorical_columns(table), date_format, decimal)
         columns = [
-            LeftOut(name, "as you asked") if name in drop else decide(name, column_of(table, name), options)
+            LeftOut(name, "as requested") if name in drop else decide(name, column_of(table, name), options)
             for name in table.column_names
         ]
         if not any(column.names for column in columns):
             said = "; ".join(f"{c.name!r} is {c.described}" for c in columns)
-            raise ValueError(f"no column is left to predict from: {said or 'there is none beside the target'}.")
+            raise ValueError(f"no column is left to predict from: {said or 'there are no columns besides the target'}.")
         return cls(tuple(columns))
 
     @property
@@ -88,12 +92,12 @@ class Encoder:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The names of the columns of the table that are not left out."""
+        """The columns of the table that are used."""
         return tuple(column.name for column in self.columns if column.names)
 
     @property
     def blocks(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of the encoded columns of each column of the table."""
+        """For each used column of the table, the positions of its encoded columns."""
         places, start = {}, 0
         for column in self.columns:
             if column.names:
@@ -103,7 +107,7 @@ class Encoder:
 
     @property
     def many_valued(self) -> tuple[tuple[int, ...], ...]:
-        """The encoded columns of the categories of each column that has many."""
+        """The positions of the encoded columns of each column with more than eight categories."""
         blocks = self.blocks
         return tuple(
             blocks[column.name][: column.num_values]
@@ -112,13 +116,13 @@ class Encoder:
         )
 
     def encode(self, frame: Any) -> Rows:
-        """Rows as numbers.
+        """Encode rows.
 
         Args:
-            frame: a frame with the columns that are not left out, in any order, and any others.
+            frame: a data frame with the used columns in any order. Other columns are ignored.
 
         Returns:
-            The numbers, which rows are usable, and what was noticed.
+            The numbers, which rows are usable, and messages about unusual cells.
 
         Raises:
             ValueError: if columns are missing.
@@ -127,42 +131,44 @@ class Encoder:
         missing = [name for name in self.inputs if name not in table.column_names]
         if missing:
             raise ValueError(
-                f"the table lacks the columns {', '.join(map(repr, missing))} that the model was trained with; it has "
+                f"the table lacks the columns {', '.join(map(repr, missing))}, which the model was trained on; it has "
                 f"{', '.join(table.column_names)}."
             )
         each = {c.name: c.encode(column_of(table, c.name)) for c in self.columns if c.names}
         empty = np.all([e.gaps for e in each.values()], axis=0)
         usable = ~np.any([e.unusable for e in each.values()], axis=0) & ~empty
-        return Rows(np.concatenate([e.values for e in each.values()], axis=1), usable, tuple(_notes(each, empty)))
+        return Rows(
+            np.concatenate([e.values for e in each.values()], axis=1), usable, tuple(_notes(self.columns, each, empty))
+        )
 
     def described(self) -> str:
-        """A line for each column, which says what becomes of it.
+        """A description of the encoding, one line for each column.
 
         Examples:
             >>> import pandas as pd
             >>> print(Encoder.decide(pd.DataFrame({"x": [1.0, 2.0], "id": [7, 8]})).described())
             x   number
-            id  left out: its name and its values, which are all different, say that it is an identifier
+            id  left out: an identifier, by its name and because all values are different
         """
         width = max(len(column.name) for column in self.columns)
         return "\n".join(f"{column.name:<{width}}  {column.described}" for column in self.columns)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The decisions as JSON holds them."""
+        """The encoder as a JSON value."""
         return [column.to_json() for column in self.columns]
 
     @classmethod
     def from_json(cls, stored: Sequence[Mapping[str, Any]]) -> "Encoder":
-        """The encoder that `to_json` gave."""
+        """The encoder that `to_json` returned."""
         return cls(tuple(column_from_json(column) for column in stored))
 
 
 def check_names(existing: Sequence[str], **asked: Sequence[str]) -> None:
-    """Raise a ValueError if a column does not exist.
+    """Raise a ValueError if a named column does not exist.
 
     Args:
         existing: the columns of the table.
-        **asked: names of columns, by the argument that asks for them.
+        **asked: for each argument, the columns that it names.
 
     Examples:
         >>> check_names(["x"], drop=["y"])
@@ -173,20 +179,49 @@ def check_names(existing: Sequence[str], **asked: Sequence[str]) -> None:
     for argument, names in asked.items():
         wrong = next((name for name in names if name not in existing), None)
         if wrong is not None:
+            close = get_close_matches(wrong, existing, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            some = ", ".join(existing[:30]) + (", …" if len(existing) > 30 else "")
             raise ValueError(
-                f"{argument} names the column {wrong!r}, which the table does not have; it has {', '.join(existing)}."
+                f"{argument} names the column {wrong!r}, which the table does not have; it has {some}.{meant}"
             )
 
 
-def _notes(each: Mapping[str, Encoded], empty: np.ndarray) -> list[str]:
+def counted(number: int, one: str, many: str) -> str:
+    """A number with the singular or plural of its noun.
+
+    Examples:
+        >>> counted(1, "row is", "rows are"), counted(2000, "row is", "rows are")
+        ('1 row is', '2,000 rows are')
+    """
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _notes(columns: Sequence[AbstractColumn], each: Mapping[str, Encoded], empty: np.ndarray) -> list[str]:
     notes = []
-    for name, encoded in each.items():
-        for rows, what in (
-            (encoded.unusable, "cannot be read as what the column holds"),
-            (encoded.unseen, "are categories that training did not have"),
+    for column in columns:
+        if column.name not in each:
+            continue
+        encoded, kind = each[column.name], column.kind
+        unseen = "that is rare or absent in the training rows"
+        for rows, one, many in (
+            (encoded.unusable, f"cell is not a {kind}", f"cells are not {kind}s"),
+            (encoded.unseen, f"cell has a value {unseen}", f"cells have a value {unseen}"),
         ):
             if rows.any():
-                notes.append(f"column {name!r}: {rows.sum()} cells {what} (first in row {int(np.argmax(rows)) + 1})")
+                first = int(np.argmax(rows)) + 1
+                notes.append(f"column {column.name!r}: {counted(int(rows.sum()), one, many)} (first in row {first})")
     if empty.any():
-        notes.append(f"{empty.sum()} rows are empty")
+        notes.append(counted(int(empty.sum()), "row is empty", "rows are empty"))
     return notes
+
+
+def categorical_columns(table: pa.Table) -> tuple[str, ...]:
+    """The columns of numbers whose type says that they are categories. Text needs no such type.
+
+    Examples:
+        >>> categorical_columns(pa.table({"x": pa.array([4, 6]).dictionary_encode(), "y": [4, 6]}))
+        ('x',)
+    """
+    text = (pa.string(), pa.large_string(), pa.string_view())
+    return tuple(f.name for f in table.schema if pa.types.is_dictionary(f.type) and f.type.value_type not in text)

@@ -1,4 +1,4 @@
-"""The model of a table: its kernel, its likelihood and its training."""
+"""The model of a table: kernel, likelihood and training."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -39,18 +39,18 @@ NOISES: dict[str, Any] = {
     "outliers": likelihoods.StudentT,
 }
 DEEP_POINTS = 100  # inducing points of each layer of a deep GP
-EMBEDDING = 2  # numbers that stand for a category of a column that has many
+EMBEDDING = 2  # the dimension of the embedding of columns with many categories
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How to train.
+    """Settings of training.
 
     Args:
-        kernel: a key of `KERNELS`; None for the default of training.
+        kernel: a key of `KERNELS`; None for the default.
         noise: a key of `NOISES`; only for a single target of numbers.
         num_layers: the number of GP layers.
-        seconds: the time after which to stop; None for no limit.
+        seconds: the time limit; None for no limit.
         seed: the seed of all random choices.
     """
 
@@ -76,16 +76,16 @@ def kernel_of(name: str | None, encoder: Encoder, key: Any) -> AbstractKernel | 
 
         k(x, x') = k_0(x_0, x_0') Π_c k_c(E_c h_c, E_c h_c')
 
-    k_0 sees the numbers. h_c are the columns of 0 and 1 of a column with many categories, and the trained matrix E_c
-    gives each category two numbers, so that similar categories come to lie close to each other.
+    h_c is the one-hot encoding of a column c with many categories, and E_c is a trained matrix that embeds each
+    category in the plane, so that similar categories are close to each other. k_0 is a kernel of all other columns.
 
     Args:
         name: a key of `KERNELS`; None for the default.
-        encoder: the columns.
-        key: a random key, for the first values of E_c.
+        encoder: the encoding of the columns.
+        key: a random key for the initial values of E_c.
 
     Returns:
-        The kernel; None for the default if no column has many categories.
+        The kernel; None if no kernel was named and no column has many categories.
     """
     blocks = encoder.many_valued
     if not blocks:
@@ -108,21 +108,21 @@ def likelihood_of(targets: Sequence[Target], Y: np.ndarray, settings: Settings) 
     """The likelihood of the targets.
 
     Args:
-        targets: what each column of Y is.
+        targets: the target of each column of Y.
         Y: labels [N, P].
-        settings: how to train.
+        settings: settings of training.
 
     Returns:
         One likelihood for all targets.
 
     Raises:
-        ValueError: if noise was chosen for other targets than a single one of numbers.
+        ValueError: if the settings need a single target, or a target of numbers.
     """
     if len(targets) > 1 and settings.num_layers > 1:
-        raise ValueError("several targets have one layer; leave num_layers out, or choose one target.")
+        raise ValueError("several targets need num_layers=1; leave num_layers out, or choose one target.")
     if settings.noise != "constant":
         if len(targets) > 1 or targets[0].kind != "number":
-            raise ValueError(f"noise={settings.noise!r} is for a single target of numbers; leave it out.")
+            raise ValueError(f"noise={settings.noise!r} is for a single target of numbers; leave noise out.")
         return NOISES[settings.noise]()
     each = [target.likelihood(Y[:, p]) for p, target in enumerate(targets)]
     return each[0] if len(each) == 1 else PerOutput(each)
@@ -136,15 +136,15 @@ def train_model(
     seconds: int | float | None,
     progress: bool | str,
 ) -> FitResult:
-    """Train a model of encoded rows; several targets are mixtures of latent functions that they share.
+    """Train a model of encoded rows. Several targets are linear combinations of shared latent functions.
 
     Args:
-        encoder: the columns.
-        targets: what each column of the labels is.
+        encoder: the encoding of the columns.
+        targets: the target of each column of the labels.
         data: inputs and labels.
-        settings: how to train.
-        seconds: the time after which to stop.
-        progress: whether to show progress, or its label.
+        settings: settings of training.
+        seconds: the time limit.
+        progress: whether to show progress, or the label of the progress bar.
 
     Returns:
         The `FitResult`.
@@ -167,17 +167,17 @@ def train_model(
 
 
 def train_further(model: Model, data: Data, settings: Settings, seconds: Any, progress: bool | str) -> FitResult | None:
-    """Train a model on more rows than it has seen; None for an exact GP, which has an inducing point at each row.
+    """Train a model further, on all rows.
 
     Args:
         model: a model that was trained on most of the rows.
         data: inputs and labels of all rows.
-        settings: how to train.
-        seconds: the time after which to stop.
-        progress: whether to show progress, or its label.
+        settings: settings of training.
+        seconds: the time limit.
+        progress: whether to show progress, or the label of the progress bar.
 
     Returns:
-        The `FitResult`, or None.
+        The `FitResult`; None for an exact GP, which has an inducing point at each training row and needs a new one.
     """
     layer: Any = model.layers[-1].as_sparse_gp()
     if layer is None or layer.num_features > len(data) // 2:

@@ -1,4 +1,4 @@
-"""Frames of pandas and polars as tables of pyarrow, and predictions as frames of the same kind."""
+"""Conversion of pandas and polars data frames to pyarrow tables, and of predictions to the type of the input."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ import pyarrow as pa
 
 
 def library_of(frame: Any) -> str:
-    """The library that a frame comes from.
+    """The library of a data frame.
 
     Args:
-        frame: a pandas or polars frame, or a table of pyarrow.
+        frame: a pandas or polars data frame, or a pyarrow table.
 
     Returns:
         "pandas", "polars" or "pyarrow".
@@ -23,7 +23,7 @@ def library_of(frame: Any) -> str:
         >>> library_of(pa.table({"x": [1.0]}))
         'pyarrow'
     """
-    # Pandas and polars are not dependencies, so that their frames are recognised by where their classes are defined.
+    # pandas and polars are not dependencies, so their data frames are recognised by the module of their class
     for kind in type(frame).__mro__:
         library = kind.__module__.partition(".")[0]
         if library in ("pandas", "polars", "pyarrow") and kind.__name__ in ("DataFrame", "Table"):
@@ -35,17 +35,17 @@ def library_of(frame: Any) -> str:
 
 
 def as_table(frame: Any) -> pa.Table:
-    """A frame as a table of pyarrow, without its index.
+    """Convert a data frame to a pyarrow table, without its index.
 
     Args:
-        frame: a pandas or polars frame, or a table of pyarrow.
+        frame: a pandas or polars data frame, or a pyarrow table.
 
     Returns:
         The table.
 
     Raises:
-        TypeError: if it is no frame, or a column mixes values that pyarrow cannot hold together.
-        ValueError: if it has no columns, or two of the same name.
+        TypeError: if it is not a data frame, or a column has values that pyarrow cannot store together.
+        ValueError: if it has no columns, or two columns of the same name.
 
     Examples:
         >>> import pandas as pd
@@ -67,7 +67,7 @@ def as_table(frame: Any) -> pa.Table:
 
 
 def _series(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
-    """A column of pandas; one that mixes numbers and text becomes text."""
+    """Convert a column of pandas. A column with both numbers and text becomes text."""
     try:
         return pa.Array.from_pandas(series)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
@@ -75,18 +75,20 @@ def _series(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
     try:
         return pa.array([None if gap else str(value) for value, gap in zip(series, series.isna(), strict=True)])
     except (TypeError, ValueError) as error:
-        raise TypeError(f"column {name!r} holds values of mixed kinds: {error}; make them numbers or text.") from error
+        raise TypeError(
+            f"column {name!r} has values of several types: {error}; convert them to numbers or text."
+        ) from error
 
 
 def like(frame: Any, columns: Mapping[str, np.ndarray]) -> Any:
-    """Columns as a frame of the same library, with the same index.
+    """Make a data frame of the same library and with the same index as another one.
 
     Args:
-        frame: the frame whose rows they describe.
-        columns: values [N] by name; None or NaN where there are none.
+        frame: the other data frame.
+        columns: values [N] by name; None or NaN where missing.
 
     Returns:
-        A frame.
+        The data frame.
 
     Examples:
         >>> import pandas as pd
@@ -107,7 +109,7 @@ def like(frame: Any, columns: Mapping[str, np.ndarray]) -> Any:
 
 
 def column_of(table: pa.Table, name: str) -> pa.Array:
-    """A column as one array, without the dictionary that categories have.
+    """A column as one array. Categorical columns become columns of their values.
 
     Args:
         table: the table.

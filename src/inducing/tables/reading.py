@@ -1,4 +1,4 @@
-"""Tables from files: CSV with any delimiter, Parquet, Arrow and JSON lines."""
+"""Reading tables from files: CSV with any delimiter, Parquet, Arrow and JSON lines."""
 
 import gzip
 import re
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from inducing.tables.cells import MISSING
+from inducing.tables.cells import MISSING, as_numbers
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -34,22 +34,23 @@ def read_table(
 ) -> pa.Table:
     """Read a table from a file.
 
-    The ending says what the file is: `.parquet`, `.feather` or `.arrow`, `.jsonl`; anything else is CSV, with a header
-    and cells that are separated by commas, semicolons, tabs or bars. CSV and JSON lines may be compressed (`.gz`).
+    The format follows from the file extension: `.parquet`, `.feather` or `.arrow`, and `.jsonl`. Any other file is read
+    as CSV with a header, whose cells are separated by commas, semicolons, tabs or vertical bars. CSV and JSON lines may
+    be compressed by gzip.
 
     Args:
         path: the file, or "-" for CSV from standard input.
-        na: words that stand for missing values, besides the usual ones such as "NA" and "null".
-        decimal: the decimal mark of CSV, "." or ",".
-        delimiter: what separates cells of CSV; by default it is found in the header.
+        na: words that mark missing values, in addition to the usual ones such as "NA" and "null".
+        decimal: the decimal mark in CSV, "." or ",".
+        delimiter: the delimiter of CSV. By default, it is detected in the header.
         encoding: the encoding of CSV.
 
     Returns:
-        A table of pyarrow.
+        A pyarrow table.
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it is no table. The message names the file and what is wrong.
+        ValueError: if it does not contain a table. The message names the file and the reason.
 
     Examples:
         >>> import tempfile, pathlib
@@ -63,14 +64,14 @@ def read_table(
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}.")
     name = "standard input" if str(path) == "-" else str(path)
     if str(path) != "-" and Path(path).is_dir():
-        raise ValueError(f"{name} is a folder; name a file.")
+        raise ValueError(f"{name} is a folder; give a file.")
     kind = ENDINGS.get(Path(str(path).removesuffix(".gz")).suffix.lower(), "csv")
     try:
         table = _READERS[kind](path, tuple(na), decimal, delimiter, encoding)
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(f"{name}: {_explained(error, kind, encoding)}") from error
     if not table.num_columns or not table.num_rows:
-        raise ValueError(f"{name} must have a header and at least one row, got {table.num_rows} rows.")
+        raise ValueError(f"{name} must have a header and at least one row, but has {table.num_rows} rows.")
     twice = next((c for c in table.column_names if table.column_names.count(c) > 1), None)
     if twice is not None:
         raise ValueError(f"{name} has two columns called {twice!r}; rename one of them.")
@@ -81,8 +82,8 @@ def _explained(error: BaseException, kind: str, encoding: str) -> str:
     said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "UTF8" in said or isinstance(error, UnicodeError):
         return (
-            f"it is not text in the encoding {encoding} ({said}); name its encoding (encoding='latin-1', on the "
-            "command line --encoding latin-1), or save it as UTF-8."
+            f"it is not encoded as {encoding} ({said}); pass its encoding, such as encoding='latin-1' (on the command "
+            "line, --encoding latin-1), or save it as UTF-8."
         )
     what = {"csv": "CSV table", "json": "table of JSON lines", "parquet": "Parquet file", "arrow": "Arrow file"}[kind]
     return f"it cannot be read as a {what}: {said}."
@@ -103,12 +104,12 @@ def _csv(path: Any, na: tuple[str, ...], decimal: str, delimiter: str | None, en
         try:
             content = content.decode(encoding).encode()
         except LookupError as error:
-            raise ValueError(f"encoding {encoding!r} is unknown; such as utf-8, latin-1 or cp1252.") from error
+            raise ValueError(f"encoding {encoding!r} is unknown; use one such as utf-8, latin-1 or cp1252.") from error
     content = content.removeprefix(b"\xef\xbb\xbf")
     header = next((line for line in content[: 1 << 20].splitlines() if line.strip()), b"").decode(errors="replace")
     if not header:
-        raise ValueError(f"{path} must have a header and at least one row, got an empty file.")
-    found = delimiter or max(",;\t|", key=re.sub('"[^"]*"', "", header).count)  # names in quotes may hold any
+        raise ValueError(f"{path} must have a header and at least one row, but is empty.")
+    found = delimiter or max(",;\t|", key=re.sub('"[^"]*"', "", header).count)  # quoted names may contain any delimiter
     table = csv.read_csv(
         pa.BufferReader(content),
         read_options=csv.ReadOptions(block_size=max(1 << 20, min(len(content) // 4, 1 << 26))),
@@ -126,34 +127,49 @@ def _csv(path: Any, na: tuple[str, ...], decimal: str, delimiter: str | None, en
 
 
 def _without_empty_rows(table: pa.Table) -> pa.Table:
-    """Spreadsheets leave rows of delimiters below a table."""
+    """The table without empty rows, which spreadsheets write below a table."""
     if any(column.null_count == 0 for column in table.columns):
         return table
     seen = np.any([column.is_valid().to_numpy() for column in table.columns], axis=0)
     return table if seen.all() else table.filter(pa.array(seen))
 
 
-def _json(path: Any, na: tuple[str, ...], decimal: str, delimiter: str | None, encoding: str) -> pa.Table:
+def _json(path: Any, na: tuple[str, ...], *options: Any) -> pa.Table:
     from pyarrow import json
 
     content = _content(path)
     if content.lstrip()[:1] == b"[":
-        raise ValueError(f"{path} holds one JSON array; write one object a line (JSON lines).")
-    return json.read_json(
-        pa.BufferReader(content), read_options=json.ReadOptions(block_size=max(1 << 20, len(content)))
-    )
+        raise ValueError(f"{path} contains a JSON array; write one object per line (JSON lines).")
+    options = json.ReadOptions(block_size=max(1 << 20, len(content)))
+    return _without_words(json.read_json(pa.BufferReader(content), read_options=options), na)
 
 
-def _parquet(path: Any, *options: Any) -> pa.Table:
+def _parquet(path: Any, na: tuple[str, ...], *options: Any) -> pa.Table:
     from pyarrow import parquet
 
-    return parquet.read_table(path)
+    return _without_words(parquet.read_table(path), na)
 
 
-def _arrow(path: Any, *options: Any) -> pa.Table:
+def _arrow(path: Any, na: tuple[str, ...], *options: Any) -> pa.Table:
     from pyarrow import feather
 
-    return feather.read_table(path)
+    return _without_words(feather.read_table(path), na)
+
+
+def _without_words(table: pa.Table, words: tuple[str, ...]) -> pa.Table:
+    """The table with gaps instead of words, in columns of text, and of the numbers that they spell."""
+    from pyarrow.compute import SetLookupOptions, call_function  # functions by name, as type checkers need
+
+    numbers = pa.array([value for value in as_numbers(words).values if not np.isnan(value)])
+    for i, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)) if words else ():
+        kind = column.type
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if number or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            values = column.cast(pa.float64(), safe=False) if number else column
+            unwanted = SetLookupOptions(numbers if number else pa.array(words, kind))
+            found = call_function("is_in", [values], unwanted)
+            table = table.set_column(i, name, call_function("if_else", [found, pa.scalar(None, kind), column]))
+    return table
 
 
 _READERS = {"csv": _csv, "json": _json, "parquet": _parquet, "arrow": _arrow}

@@ -1,31 +1,70 @@
-"""Rows that are held out of a fit, to score it."""
+"""The choice of rows to hold out."""
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from inducing.tables.columns import days_of, texts_of
+from inducing.tables.columns import Date, days_of, texts_of
+from inducing.tables.deciding import Options, decide
 
-SHARE, MOST = 0.1, 10_000  # of the rows with a label
+SHARE, MOST = 0.1, 10_000  # the share of the labelled rows, and the most rows
 
 
-def held_out(labelled: np.ndarray, seed: int, by: pa.Array | None = None) -> np.ndarray:
-    """Choose rows to hold out: a tenth of those with a label, at most 10,000.
+class SplitBy(NamedTuple):
+    """A column to split rows by.
+
+    Attributes:
+        values: days, NaN for gaps, or the number of each row's group [N].
+        dates: whether they are days.
+    """
+
+    values: np.ndarray
+    dates: bool
+
+
+def split_by(name: str, cells: pa.Array, options: Options) -> SplitBy:
+    """Dates of a column, or its groups of equal values.
+
+    Args:
+        name: the name of the column.
+        cells: its cells.
+        options: settings of the user.
+
+    Returns:
+        The dates or groups.
+
+    Raises:
+        ValueError: if it is not clear which part of a date is the day.
+
+    Examples:
+        >>> split_by("team", pa.array(["a", "b", "a"]), Options())
+        SplitBy(values=array([0, 1, 0]), dates=False)
+    """
+    column = decide(name, cells, options)
+    if isinstance(column, Date):  # a plain value of this package
+        return SplitBy(days_of(cells, column.date_format, column.words)[0], True)
+    return SplitBy(texts_of(cells)[1], False)
+
+
+def held_out(labelled: np.ndarray, seed: int, by: SplitBy | None = None) -> np.ndarray:
+    """Choose rows to hold out: a tenth of the labelled rows, at most 10,000.
 
     Args:
         labelled: which rows have a label [N].
         seed: the seed of the choice.
-        by: a column whose rows stay together. Of dates, the latest rows are held out; of anything else, whole groups.
+        by: dates, to hold out the latest rows, or groups, to hold out whole groups.
 
     Returns:
-        The numbers of the rows, in increasing order.
+        The row numbers, in increasing order.
 
     Raises:
-        ValueError: if all rows belong together.
+        ValueError: if no row would be left to train on.
 
     Examples:
         >>> len(held_out(np.ones(50, bool), 0))
         5
-        >>> held_out(np.ones(4, bool), 0, pa.array([1, 1, 2, 2])).tolist() in ([0, 1], [2, 3])
+        >>> held_out(np.ones(4, bool), 0, SplitBy(np.array([0, 0, 1, 1]), False)).tolist() in ([0, 1], [2, 3])
         True
     """
     rows = np.flatnonzero(labelled)
@@ -33,14 +72,25 @@ def held_out(labelled: np.ndarray, seed: int, by: pa.Array | None = None) -> np.
     rng = np.random.default_rng(seed)
     if by is None:
         return np.sort(rng.permutation(rows)[:num])
-    if pa.types.is_date(by.type) or pa.types.is_timestamp(by.type):
-        days = days_of(by, "iso")[0][rows]
-        held = rows[days >= np.sort(days[~np.isnan(days)])[-num]]
-    else:
-        groups = texts_of(by)[1][rows]
-        order = rng.permutation(np.unique(groups))
-        sizes = np.cumsum([np.sum(groups == group) for group in order])
-        held = rows[np.isin(groups, order[: int(np.searchsorted(sizes, num)) + 1])]
-    if len(held) == len(rows):
-        raise ValueError("the column to split by has the same value in every row; choose another, or none.")
+    held = _latest(rows, num, by.values) if by.dates else _groups(rows, num, by.values, rng)
+    if len(held) in (0, len(rows)):
+        raise ValueError("the column of split_by has too few different values to hold some rows out; choose another.")
     return held
+
+
+def _latest(rows: np.ndarray, num: int, days: np.ndarray) -> np.ndarray:
+    """At least `num` rows with the latest days; rows of the same day stay together."""
+    known = np.sort(days[rows][~np.isnan(days[rows])])
+    return rows[days[rows] >= known[-min(num, len(known))]] if len(known) else rows[:0]
+
+
+def _groups(rows: np.ndarray, num: int, group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Random groups with about `num` rows, or the smallest group if all are much larger."""
+    group = group[rows] + 1  # gaps, −1, are a group too
+    sizes = np.bincount(group)
+    chosen, total = [], 0
+    for g in rng.permutation(np.flatnonzero(sizes)):
+        if total < num and total + sizes[g] <= 2 * num:
+            chosen.append(g)
+            total += sizes[g]
+    return rows[np.isin(group, chosen or np.argmin(np.where(sizes > 0, sizes, np.inf)))]

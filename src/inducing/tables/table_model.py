@@ -1,4 +1,4 @@
-"""A model of columns of a table."""
+"""A model that predicts columns of a table from its other columns."""
 
 import dataclasses
 import hashlib
@@ -18,39 +18,44 @@ from inducing import io
 from inducing.data import Data
 from inducing.likelihoods import Predictive
 from inducing.model import Model
+from inducing.report.contents import Baseline
+from inducing.report.measures import baseline_of
 from inducing.report.summary import summary
-from inducing.tables.encoder import Encoder, Rows, check_names
+from inducing.tables.columns import numbers_of
+from inducing.tables.deciding import Options
+from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_names, counted
 from inducing.tables.fitting import Settings, train_further, train_model
 from inducing.tables.frames import as_table, column_of, like
-from inducing.tables.scoring import Baseline, Scores, baseline_of, score
+from inducing.tables.scoring import Scores, score
 from inducing.tables.splitting import held_out
+from inducing.tables.splitting import split_by as split
 from inducing.tables.targets import Target, decide_target
 from inducing.training.fit import FitResult
 
-FEWEST = 20  # labelled rows of which some are held out
-FIRST = 0.6  # the share of the time that the fit without the held-out rows gets
+FEWEST = 20  # the fewest labelled rows of which some are held out
+FIRST = 0.6  # the share of the time for the fit without the held-out rows
 
 
 @dataclasses.dataclass(frozen=True)
 class TableModel:
-    """A trained model of one or several columns of a table, with all that is needed to predict rows of another.
+    """A trained model of one or several columns of a table, with all that is needed to predict rows of other tables.
 
     Args:
-        encoder: how the columns of inputs become numbers.
-        targets: the columns that are predicted.
-        model: the trained `ig.Model`, which sees the encoded columns.
-        facts: how it was trained and what it scored, as JSON holds it.
-        held_out: after a fit, the rows of the scores and the model that did not see them; files do not keep them.
+        encoder: how the input columns become numbers.
+        targets: the predicted columns.
+        model: the trained `ig.Model`, whose inputs are the encoded columns.
+        facts: how the model was trained, and its scores, as a JSON value.
+        held_out: after a fit, the held-out rows and the model that was scored on them. Files do not contain them.
 
     Examples:
         >>> import numpy as np, pandas as pd
         >>> rng = np.random.default_rng(0)
         >>> frame = pd.DataFrame({"x": rng.uniform(0, 3, 40), "side": ["left", "right"] * 20})
-        >>> frame["y"] = np.sin(frame.x) + (frame.side == "left")
+        >>> frame["y"] = np.sin(frame.x) + (frame.side == "left") + 0.02 * rng.normal(size=40)
         >>> model = TableModel.fit(frame, target="y", progress=False)
         >>> model.predict(pd.DataFrame({"x": [1.0], "side": ["left"]}, index=["new"])).round(1)
              y mean  y lower  y upper
-        new     1.8      1.8      1.8
+        new     1.8      1.8      1.9
     """
 
     encoder: Encoder
@@ -81,30 +86,32 @@ class TableModel:
         progress: bool = True,
         announce: Callable[[str], Any] | None = None,
     ) -> "TableModel":
-        """Train a model of some columns of a table by the others.
+        """Train a model that predicts some columns of a table from its other columns.
 
-        A tenth of the labelled rows is held out first, and a model without them is scored on them. The model that is
-        returned is then trained on all rows.
+        To score the model, a tenth of the labelled rows (at most 10,000) is held out, and a first model is trained on
+        the other rows. The returned model is then trained on all rows.
 
         Args:
-            frame: a pandas or polars frame or a pyarrow table. Gaps in targets are missing labels.
+            frame: a pandas or polars data frame or a pyarrow table. Empty cells of targets are missing labels.
             target: the column to predict, or several.
-            drop: columns that are no inputs.
-            categorical: columns that are categories although they hold numbers.
+            drop: columns that are not used as inputs.
+            categorical: columns of numbers that are categories or, for targets, classes.
             weight: a column that says how often each row counts.
-            likelihood: the kind of target or its likelihood, such as "count" or "gaussian"; by default it is chosen.
-            kernel: "matern52", "matern32", "matern12", "squared-exponential" or "rational-quadratic"; by default a
+            likelihood: the kind of target or its likelihood, such as "count" or "gaussian". By default, it is chosen by
+                the values of the target.
+            kernel: "matern52", "matern32", "matern12", "squared-exponential" or "rational-quadratic". By default, a
                 Matérn 5/2 kernel with one lengthscale per column, unless training finds a better one.
-            noise: of numbers: "constant", "varying" with the inputs, or "outliers" for Student-t noise.
+            noise: for a target of numbers: "constant", "varying" with the inputs, or "outliers" for Student-t noise.
             num_layers: the number of GP layers.
-            test: labelled rows to score on, instead of rows that are held out.
-            split_by: a column of dates, of which the latest are held out, or of groups, which are held out as a whole.
-            date_format: the format of dates, as for `datetime.strptime`; by default it is found.
+            test: labelled rows to score the model on. Then no rows are held out.
+            split_by: a column of dates, to hold out the latest rows; or a column of groups, to hold out whole groups.
+            date_format: the format of dates, as for `datetime.strptime`. By default, it is detected.
             decimal: the decimal mark of numbers in text.
-            seconds: the time that training may take; None for no limit.
+            seconds: the time limit of training; None for no limit.
             seed: the seed of all random choices.
             progress: whether to show progress bars.
-            announce: a function that is called before training with what was decided, such as `print`.
+            announce: a function that is called before training with a description of the target and the columns, such
+                as `print`.
 
         Returns:
             The model.
@@ -117,41 +124,57 @@ class TableModel:
         names, drop, categorical = (_listed(value) for value in (target, drop, categorical))
         asked: dict[str, Any] = {"drop": drop, "categorical": categorical, "weight": [weight] if weight else []}
         check_names(table.column_names, target=names, split_by=[split_by] if split_by else [], **asked)
+        if len({*names, weight, split_by}) < len(names) + len({weight, split_by}):
+            raise ValueError("a column can only have one of the roles target, weight and split_by, and only once.")
         settings = Settings(kernel, noise, num_layers, seconds, seed)
-        targets = tuple(decide_target(name, column_of(table, name), likelihood, decimal) for name in names)
+        classes = {*categorical, *categorical_columns(table)}
+        targets = tuple(
+            decide_target(name, column_of(table, name), likelihood, decimal, name in classes) for name in names
+        )
         columns: dict[str, Any] = {
             "drop": drop,
             "categorical": categorical,
             "date_format": date_format,
             "decimal": decimal,
         }
-        job = _Job(table, targets, weight, settings, columns, _no_groups(table, split_by), progress, began)
+        options = Options(date_format=date_format, decimal=decimal)
+        by = None if split_by is None else split(split_by, column_of(table, split_by), options)
+        groups = (split_by,) if split_by is not None and by is not None and not by.dates else ()
+        job = _Job(table, targets, weight, settings, columns, groups, progress, began)
         labelled = np.flatnonzero(job.labelled)
+        encoder = job.encoder(job.rows(labelled))
         if announce is not None:
-            announce(_decisions(targets, job.encoder(job.rows(labelled))))
+            announce(_decisions(targets, encoder))
+        if test is not None:
+            _check_test(as_table(test), encoder, targets)
         held: HeldOut | None = None
         if test is None and len(labelled) >= FEWEST:
-            rows = held_out(job.labelled, seed, column_of(table, split_by) if split_by else None)
+            rows = held_out(job.labelled, seed, by)
             rest = np.setdiff1d(labelled, rows)
             first = job.train(rest, f"without {len(rows)} held-out rows", FIRST)
-            held = HeldOut(first, table.take(rows), table.take(rest))
+            held = HeldOut(first, table.take(rows), table.take(rest), rows)
         model = job.train(labelled, "on all rows", 1.0, None if held is None else held.model)
         if test is not None:
-            held = HeldOut(model, as_table(test), table)
+            held = HeldOut(model, as_table(test), table, None)
         scores = None if held is None else held.model.evaluate(held.rows)
-        facts = {"scores": None if scores is None else scores.to_json(), "seconds": time.perf_counter() - began}
+        facts = {
+            "scores": None if scores is None else scores.to_json(),
+            "scored": "rows of the test table" if test is not None else "rows that were held out of a first fit",
+            "seconds": time.perf_counter() - began,
+        }
         return dataclasses.replace(model, facts=model.facts | facts, held_out=held)
 
     def predict(self, frame: Any, *, strict: bool = False) -> Any:
         """Predict the targets of rows.
 
         Args:
-            frame: a frame with the columns of the training rows, in any order; others are ignored.
-            strict: whether rows that cannot be predicted are an error. Otherwise they get no values, with a warning.
+            frame: a data frame with the columns that the model was trained on, in any order. Other columns are ignored.
+            strict: whether to raise an error for rows that cannot be predicted. Otherwise their predictions are empty,
+                with a warning.
 
         Returns:
-            A frame of the same library with the same index. For each target it has the mean and the ends of a 95 %
-            interval, or the most probable class and the probability of each.
+            A data frame of the same library with the same index. For each target, it has the mean and the ends of a
+            95 % interval, or the most probable class and the probability of each class.
 
         Raises:
             ValueError: if columns are missing, or rows cannot be predicted and `strict` holds.
@@ -162,14 +185,14 @@ class TableModel:
         return like(frame, columns)
 
     def predictions(self, frame: Any, *, strict: bool = False) -> tuple[dict[str, np.ndarray], list[str]]:
-        """The columns of predictions and what was noticed on the way.
+        """The columns of predictions, and messages for the user.
 
         Args:
-            frame: a frame with the columns of the training rows.
-            strict: whether rows that cannot be predicted are an error.
+            frame: a data frame with the columns that the model was trained on.
+            strict: whether to raise an error for rows that cannot be predicted.
 
         Returns:
-            Values [N] by name, and sentences for the user.
+            Values [N] by name, and the messages.
 
         Raises:
             ValueError: if columns are missing, or rows cannot be predicted and `strict` holds.
@@ -178,9 +201,9 @@ class TableModel:
         notes = list(rows.notes)
         blank = int((~rows.usable).sum())
         if blank and strict:
-            raise ValueError(f"{blank} of {len(rows.X)} rows cannot be predicted: {'; '.join(notes)}.")
+            raise ValueError(f"{blank:,} of {len(rows.X):,} rows cannot be predicted: {'; '.join(notes)}.")
         if blank:
-            notes.append(f"{blank} of {len(rows.X)} rows cannot be predicted and are left blank")
+            notes.append(f"{blank:,} of {len(rows.X):,} rows cannot be predicted; their predictions are left empty")
         notes += self._far(rows)
         columns: dict[str, np.ndarray] = {}
         with jax.enable_x64(True):
@@ -192,55 +215,57 @@ class TableModel:
         return {name: _spread(values, rows.usable) for name, values in columns.items()}, notes
 
     def evaluate(self, frame: Any) -> Scores:
-        """Score predictions of labelled rows.
+        """Score the predictions of labelled rows.
+
+        If the model was trained with a column of weights and the rows have it too, the scores are weighted.
 
         Args:
-            frame: rows with inputs and targets; those without any label are left out.
+            frame: rows with inputs and targets. Rows without any label are left out.
 
         Returns:
-            Scores of each target, beside those of a prediction that does not know the inputs. They print as a table.
+            The scores of each target, with those of a prediction that ignores the inputs. They print as a table.
 
         Raises:
             ValueError: if columns are missing, or no row has a label.
         """
         table = as_table(frame)
-        check_names(table.column_names, target=[target.name for target in self.targets])
-        rows = self.encoder.encode(table)
-        labels = [target.labels(column_of(table, target.name)) for target in self.targets]
-        used = rows.usable & ~np.isnan(np.stack(labels)).all(axis=0)
+        rows, labels = self.encoder.encode(table), labels_of(table, self.targets)
+        used = rows.usable & ~np.isnan(labels).all(axis=1)
+        if (weight := self.weights(table)) is not None:
+            used &= weight > 0
+            weight = weight[used]
         if not used.any():
-            raise ValueError("no row has a label to compare with.")
-        baselines = [Baseline(tuple(b["frequencies"]), b["mean"], b["std"]) for b in self.facts["baselines"]]
+            raise ValueError("no row has a label to compare the predictions with.")
         with jax.enable_x64(True):
             outputs = self._outputs(rows.X[used])
             each = [
                 entry
-                for target, pred, y, baseline in zip(self.targets, outputs, labels, baselines, strict=True)
-                for entry in score(target, pred, y[used], baseline)
+                for target, pred, y, baseline in zip(self.targets, outputs, labels.T, self.baselines, strict=True)
+                for entry in score(target, pred, y[used], baseline, weight)
             ]
         return Scores(tuple(each), int(used.sum()))
 
     def report(self, frame: Any, path: str | os.PathLike, *, rows: bool = True) -> None:
-        """Write a report of the predictions of labelled rows as one HTML file.
+        """Write a report on the predictions of labelled rows as one HTML file.
 
         Args:
-            frame: rows with inputs and targets, which the model should not have seen.
+            frame: rows with inputs and targets on which the model was not trained.
             path: the file; an existing one is replaced.
-            rows: whether the file may hold data of single rows.
+            rows: whether the file may contain data of single rows.
 
         Raises:
             ImportError: if Plotly is missing.
             OSError: if the file cannot be written.
             ValueError: if columns are missing, or no row has a label.
         """
-        self._write_report(frame, path, None, "rows", rows)
+        self._write_report(path, rows, frame, None, "labelled rows")
 
     def report_held_out(self, path: str | os.PathLike, *, rows: bool = True) -> None:
-        """Write a report of the rows that a fit held out, by the model that did not see them.
+        """Write a report on the held-out rows of the fit, by the model that was not trained on them.
 
         Args:
             path: the file; an existing one is replaced.
-            rows: whether the file may hold data of single rows.
+            rows: whether the file may contain data of single rows.
 
         Raises:
             ImportError: if Plotly is missing.
@@ -249,28 +274,27 @@ class TableModel:
         """
         held = self.held_out
         if held is None:
-            raise ValueError("there are no held-out rows to report on; pass labelled rows to `report`.")
+            raise ValueError("the model has no held-out rows to report on; pass labelled rows to `report`.")
         facts = held.model.facts | {name: self.facts[name] for name in ("command",) if name in self.facts}
         model = dataclasses.replace(held.model, facts=facts)
-        model._write_report(held.rows, path, held.training, "rows that were held out of training", rows)
+        what = "rows of the test table" if held.numbers is None else "held-out rows that it was not trained on"
+        model._write_report(path, rows, held.rows, held.training, what, held.numbers)
 
-    def _write_report(
-        self, frame: Any, path: str | os.PathLike, training: pa.Table | None, held_out: str, rows: bool
-    ) -> None:
+    def _write_report(self, path: str | os.PathLike, rows: bool, *described: Any) -> None:
         from inducing.report.html import write_contents
         from inducing.tables.contents import contents_of
 
         with jax.enable_x64(True):
-            write_contents(path, contents_of(self, frame, training, held_out), rows=rows)
+            write_contents(path, contents_of(self, *described), rows=rows)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the model to a file, which `TableModel.load` reads; `ig.load` reads its `ig.Model`.
+        """Write the model to a file. `TableModel.load` reads it, and `ig.load` reads the `ig.Model` in it.
 
         Args:
             path: the file; an existing one is replaced.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: if the file cannot be written.
         """
         notes = {
             "table": 1,
@@ -291,12 +315,14 @@ class TableModel:
             The model.
 
         Raises:
-            ValueError: the file is damaged, or holds no model of a table.
-            OSError: there is no such file, or it cannot be read.
+            ValueError: if the file is damaged, or does not contain a model of a table.
+            OSError: if the file does not exist or cannot be read.
         """
         notes = io.load_notes(path)
         if not isinstance(notes, Mapping) or notes.get("table") != 1:
-            raise ValueError(f"{path} holds no model of a table; write one by `inducing fit` or TableModel.save.")
+            raise ValueError(
+                f"{path} does not contain a model of a table; write one by `inducing fit --save` or TableModel.save."
+            )
         try:
             encoder = Encoder.from_json(notes["columns"])
             targets = tuple(Target.from_json(target) for target in notes["targets"])
@@ -307,7 +333,7 @@ class TableModel:
 
     @property
     def scores(self) -> Scores | None:
-        """The scores on rows that were held out, or given for the purpose; None if there were too few rows."""
+        """The scores on the held-out rows, or on those of `test`; None if there were too few rows to hold some out."""
         stored = self.facts.get("scores")
         return None if stored is None else Scores.from_json(stored)
 
@@ -315,7 +341,7 @@ class TableModel:
         return f"{_decisions(self.targets, self.encoder)}\n\n{self.outcome()}"
 
     def outcome(self) -> str:
-        """How training went, the scores, and the parameters of the model.
+        """A description of the training, the scores, and the parameters of the model.
 
         Returns:
             Lines of text.
@@ -323,9 +349,26 @@ class TableModel:
         facts = self.facts
         lines = [f"Trained on {facts['rows']:,} rows in {facts['seconds']:.0f} s: {facts['message']}", ""]
         if (scores := self.scores) is not None:
-            lines += [f"Scores on {scores.rows:,} rows that a model did not see:", str(scores), ""]
+            lines += [f"Scores on {scores.rows:,} {facts['scored']}:", str(scores), ""]
         with jax.enable_x64(True):
             return "\n".join([*lines, str(summary(self.model))])
+
+    @property
+    def baselines(self) -> list[Baseline]:
+        """For each target, the prediction that ignores the inputs."""
+        return [Baseline(tuple(b["frequencies"]), b["mean"], b["std"]) for b in self.facts["baselines"]]
+
+    def weights(self, table: pa.Table) -> np.ndarray | None:
+        """The weights of labelled rows.
+
+        Args:
+            table: the rows.
+
+        Returns:
+            How often each row counts [N]; None if the model was trained without weights, or the rows do not have them.
+        """
+        name = self.facts["weight"]
+        return None if name not in table.column_names else weights_of(table, name)
 
     def _outputs(self, X: np.ndarray) -> list[Predictive]:
         """The predictions of each target."""
@@ -334,7 +377,7 @@ class TableModel:
         return [pred] if len(self.targets) == 1 else likelihood.each(pred)
 
     def _far(self, rows: Rows) -> list[str]:
-        """Rows outside of the range of the training rows, by more than a tenth of it."""
+        """A message about rows that are outside the range of the training rows by more than a tenth of it."""
         low, high = (np.asarray(self.facts["ranges"][end], float) for end in ("low", "high"))
         margin = 0.1 * (high - low)
         beyond = ((low - margin > rows.X) | (high + margin < rows.X)) & rows.usable[:, None]
@@ -342,26 +385,29 @@ class TableModel:
         if not names:
             return []
         listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        return [f"{beyond.any(axis=1).sum()} rows lie far outside of the training rows ({listed}): do not rely on them"]
+        rows_are = counted(int(beyond.any(axis=1).sum()), "row is", "rows are")
+        return [f"{rows_are} far outside the range of the training rows ({listed}): do not rely on the predictions"]
 
 
 class HeldOut(NamedTuple):
     """Rows on which a model was scored.
 
     Attributes:
-        model: the model that was scored, which did not see the rows.
+        model: the model that was scored, which was not trained on these rows.
         rows: the rows.
-        training: the rows that it saw.
+        training: the rows that it was trained on.
+        numbers: the row numbers in the table that the held-out rows come from; None if they are a table of their own.
     """
 
     model: TableModel
     rows: pa.Table
     training: pa.Table
+    numbers: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What the two fits of a table share."""
+    """A table and how to train, for both fits."""
 
     table: pa.Table
     targets: tuple[Target, ...]
@@ -374,32 +420,31 @@ class _Job:
 
     @property
     def labelled(self) -> np.ndarray:
-        """Rows with a label of any target, and a weight."""
-        labels = [target.labels(column_of(self.table, target.name)) for target in self.targets]
-        return np.asarray(~np.isnan(np.stack(labels)).all(axis=0))
+        """The rows with a label of any target [N]."""
+        return np.asarray(~np.isnan(labels_of(self.table, self.targets)).all(axis=1))
 
     def rows(self, rows: np.ndarray) -> pa.Table:
         """Some rows of the table."""
         return self.table.take(rows) if len(rows) < len(self.table) else self.table
 
     def encoder(self, table: pa.Table) -> Encoder:
-        """What these rows say of the inputs."""
+        """How the inputs are encoded, according to these rows."""
         names = [target.name for target in self.targets]
         inputs = table.drop_columns([*names, *([self.weight] if self.weight else [])])
-        drop = [name for name in (*self.columns["drop"], *self.groups) if name in inputs.column_names]
-        columns: dict[str, Any] = self.columns | {"drop": drop}
+        drop, categorical = ([n for n in self.columns[k] if n in inputs.column_names] for k in ("drop", "categorical"))
+        columns: dict[str, Any] = self.columns | {"drop": [*drop, *self.groups], "categorical": categorical}
         return Encoder.decide(inputs, **columns)
 
     def train(self, rows: np.ndarray, label: str, share: float, first: TableModel | None = None) -> TableModel:
-        """A model of some rows, in this share of the time that is left; it begins at `first` if that is possible."""
+        """Train a model on some rows in a share of the time that is left, starting at `first` if possible."""
         table = self.rows(rows)
         encoder = self.encoder(table)
         encoded = encoder.encode(table)
-        Y = np.stack([target.labels(column_of(table, target.name)) for target in self.targets], axis=1)
+        Y = labels_of(table, self.targets)
         for target, y in zip(self.targets, Y.T, strict=True):
             if len(np.unique(y[encoded.usable & ~np.isnan(y)])) < 2:
-                raise ValueError(f"the target {target.name!r} has no two different values in the rows to train on.")
-        weight = None if self.weight is None else self._weights(table, self.weight)[encoded.usable]
+                raise ValueError(f"the target {target.name!r} has only one value in the rows to train on.")
+        weight = None if self.weight is None else weights_of(table, self.weight)[encoded.usable]
         seconds = self.settings.seconds
         if seconds is not None:
             seconds = max(share * (seconds - (time.perf_counter() - self.began)), 1.0)
@@ -411,18 +456,15 @@ class _Job:
                 result = train_further(first.model, data, self.settings, seconds, told)
             if result is None:
                 result = train_model(encoder, self.targets, data, self.settings, seconds, told)
-        return TableModel(encoder, self.targets, result.model, self._facts(table, X, Y, result))
+        return TableModel(encoder, self.targets, result.model, self._facts(table, X, Y, weight, result))
 
-    def _weights(self, table: pa.Table, name: str) -> np.ndarray:
-        values = column_of(table, name).cast(pa.float64()).to_numpy(zero_copy_only=False)
-        if np.isnan(values).any() or (values < 0).any():
-            raise ValueError(f"the weights in column {name!r} must be numbers of 0 or more, without gaps.")
-        return values
-
-    def _facts(self, table: pa.Table, X: np.ndarray, Y: np.ndarray, result: FitResult) -> dict[str, Any]:
-        taken = len(result.history.bound)  # none if the time was over at once
+    def _facts(
+        self, table: pa.Table, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None, result: FitResult
+    ) -> dict[str, Any]:
+        taken = len(result.history.bound)  # 0 if there was no time for a step
         steps = np.unique(np.linspace(0, taken - 1, min(taken, 200)).astype(int))
-        baselines = [baseline_of(target, y)._asdict() for target, y in zip(self.targets, Y.T, strict=True)]
+        classes = [len(target.classes) for target in self.targets]
+        baselines = [baseline_of(y, C, weight)._asdict() for C, y in zip(classes, Y.T, strict=True)]
         return {
             "rows": len(X),
             "seconds": time.perf_counter() - self.began,
@@ -433,6 +475,7 @@ class _Job:
                 for name in ("step", "bound", "seconds")
             },
             "settings": dataclasses.asdict(self.settings),
+            "weight": self.weight,
             "baselines": baselines,
             "ranges": {"low": X.min(axis=0).tolist(), "high": X.max(axis=0).tolist()},
             "versions": {name: version(name) for name in ("inducing", "jax", "pyarrow")},
@@ -441,24 +484,74 @@ class _Job:
         }
 
 
+def labels_of(table: pa.Table, targets: Sequence[Target]) -> np.ndarray:
+    """The labels of rows.
+
+    Args:
+        table: the rows.
+        targets: the targets.
+
+    Returns:
+        Labels [N, P], NaN where missing.
+
+    Raises:
+        ValueError: if a target is missing, or has values of another kind.
+
+    Examples:
+        >>> labels_of(pa.table({"x": [1.0]}), [Target("y", "number", "")])
+        Traceback (most recent call last):
+            ...
+        ValueError: the table lacks the target 'y'; it has x.
+    """
+    lacking = next((target.name for target in targets if target.name not in table.column_names), None)
+    if lacking is not None:
+        raise ValueError(f"the table lacks the target {lacking!r}; it has {', '.join(table.column_names)}.")
+    return np.stack([target.labels(column_of(table, target.name)) for target in targets], axis=1)
+
+
+def weights_of(table: pa.Table, name: str) -> np.ndarray:
+    """A column of weights.
+
+    Args:
+        table: the table.
+        name: the column.
+
+    Returns:
+        Weights [N].
+
+    Raises:
+        ValueError: if they are not numbers, or some are negative or missing.
+
+    Examples:
+        >>> weights_of(pa.table({"w": ["a"]}), "w")
+        Traceback (most recent call last):
+            ...
+        ValueError: the weights in column 'w' must be numbers of at least 0, without gaps.
+    """
+    values, _ = numbers_of(column_of(table, name), ".")
+    if np.isnan(values).any() or (values < 0).any():
+        raise ValueError(f"the weights in column {name!r} must be numbers of at least 0, without gaps.")
+    return values
+
+
 def _decisions(targets: Sequence[Target], encoder: Encoder) -> str:
     lines = [f"Target {target.name}: {target.described}" for target in targets]
     return "\n".join([*lines, "", "Columns:", *(f"  {line}" for line in encoder.described().splitlines())])
+
+
+def _check_test(table: pa.Table, encoder: Encoder, targets: Sequence[Target]) -> None:
+    """Raise a ValueError before training if the rows of `test` cannot be scored."""
+    encoder.encode(table)
+    if np.isnan(labels_of(table, targets)).all():
+        raise ValueError("no row of test has a label to compare the predictions with.")
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _no_groups(table: pa.Table, split_by: str | None) -> tuple[str, ...]:
-    """A column of groups is no input: new rows are of other groups. A column of dates is one."""
-    if split_by is None or pa.types.is_temporal(table.schema.field(split_by).type):
-        return ()
-    return (split_by,)
-
-
 def _spread(values: np.ndarray, usable: np.ndarray) -> np.ndarray:
-    """Values of the usable rows among all rows; the others are None or NaN."""
+    """Values of the usable rows, filled up with None or NaN for the other rows."""
     if usable.all():
         return values
     out = np.full(len(usable), None, object) if values.dtype == object else np.full(len(usable), np.nan)
@@ -467,7 +560,7 @@ def _spread(values: np.ndarray, usable: np.ndarray) -> np.ndarray:
 
 
 def data_hash(table: pa.Table) -> str:
-    """The SHA-256 of a table's content, independent of the file that it came from.
+    """The SHA-256 of the content of a table. It does not depend on the kind of file that the table came from.
 
     Args:
         table: the table.
@@ -486,7 +579,7 @@ def data_hash(table: pa.Table) -> str:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: null takes its place."""
+    """A JSON value with null instead of NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {k: _without_nan(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What is predicted: the kind of each target decides the likelihood."""
+"""Targets: the kind of each predicted column determines its likelihood."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,7 +13,9 @@ from inducing.likelihoods import AbstractLikelihood, Predictive
 from inducing.tables.columns import codes_of, numbers_of, texts_of
 from inducing.tables.deciding import MOSTLY, Options, decide
 
-GRADES, SKEWED, WIDE, FEW = 10, 1.0, 10.0, 30.0  # most grades; what makes positive numbers; the median of counts
+GRADES = 10  # the largest grade
+SKEWED, WIDE = 1.0, 10.0  # the least skewness and the least ratio of largest to smallest of positive numbers
+FEW = 30.0  # the largest median of counts
 LEVEL = 0.95
 
 
@@ -23,8 +25,8 @@ class Target:
 
     Args:
         name: the name of the column.
-        kind: one of `KINDS`, which decides the likelihood.
-        reason: why it was taken for this kind.
+        kind: a key of `KINDS`, which determines the likelihood.
+        reason: why this kind was chosen; empty for plain numbers.
         classes: the classes in their order, for kinds that have classes.
         decimal: the decimal mark of numbers that are stored as text.
     """
@@ -39,7 +41,8 @@ class Target:
     def described(self) -> str:
         """The kind, the likelihood and the reason, in one line."""
         which = f": {', '.join(self.classes[:8])}{', …' if len(self.classes) > 8 else ''}" if self.classes else ""
-        return f"{KINDS[self.kind].words}{which} ({self.reason}) → {type(self.likelihood(np.ones(1))).__name__}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{KINDS[self.kind].words}{which}{reason}; likelihood: {type(self.likelihood(np.ones(1))).__name__}"
 
     def likelihood(self, y: np.ndarray) -> AbstractLikelihood:
         """The likelihood before training.
@@ -53,7 +56,7 @@ class Target:
         return KINDS[self.kind].likelihood(self, y)
 
     def labels(self, cells: pa.Array) -> np.ndarray:
-        """Labels [N] as the likelihood counts them, NaN where missing.
+        """Labels [N] as numbers, NaN where missing; classes are numbered from 0.
 
         Args:
             cells: the column, of any type.
@@ -62,14 +65,14 @@ class Target:
             The labels.
 
         Raises:
-            ValueError: if a cell is not of the target's kind, or a class is unknown.
+            ValueError: if a cell is not of the target's kind, or has an unknown class.
         """
         if self.classes:
             codes, gaps = codes_of(cells, self.classes)
             if (codes == len(self.classes)).any():
                 row = int(np.argmax(codes == len(self.classes)))
                 raise ValueError(
-                    f"the target {self.name!r} has {cells[row].as_py()!r} in row {row + 1}, which is none of the "
+                    f"the target {self.name!r} has {cells[row].as_py()!r} in row {row + 1}, which is not one of the "
                     f"classes {', '.join(self.classes)}."
                 )
             return np.where(gaps, np.nan, codes)
@@ -77,13 +80,13 @@ class Target:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueError(
-                f"the target {self.name!r} has {cells[row].as_py()!r} in row {row + 1} among numbers; empty that cell "
-                "if the label is missing, or pass the word as a missing value (na, --na)."
+                f"the target {self.name!r} has {cells[row].as_py()!r} in row {row + 1}, which is not a number; if it "
+                "marks a missing label, empty the cell, or pass the word as na (on the command line, --na)."
             )
         return values
 
     def prediction(self, pred: Predictive) -> dict[str, np.ndarray]:
-        """The columns of predictions: mean and interval, or the best class and the probability of each.
+        """The columns of predictions: mean and interval, or the most probable class and the probability of each class.
 
         Args:
             pred: predictions of this target alone.
@@ -107,22 +110,22 @@ class Target:
         return (f"{self.name} mean", f"{self.name} lower", f"{self.name} upper")
 
     def to_json(self) -> dict[str, Any]:
-        """The target as JSON holds it."""
+        """The target as a JSON value."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Target":
-        """The target that `to_json` gave."""
+        """The target that `to_json` returned."""
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
         try:
             return cls(**values)
         except TypeError as error:
-            raise ValueError(f"it holds no description of a target: {stored}") from error
+            raise ValueError(f"it does not describe a target: {stored}") from error
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of target: what users call it, and its likelihood."""
+    """A kind of target: a description, and its likelihood."""
 
     words: str
     likelihood: Callable[[Target, np.ndarray], AbstractLikelihood]
@@ -143,7 +146,7 @@ KINDS: dict[str, Kind] = {
     "classes": Kind("classes", lambda target, y: likelihoods.Softmax(len(target.classes)), True),
     "grades": Kind("ordered grades", _cutpoints, True),
 }
-NAMES = {  # what `likelihood` may be, besides the kinds themselves
+NAMES = {  # names of likelihoods, which the user may give instead of a kind
     "gaussian": "number",
     "student": "robust",
     "lognormal": "positive",
@@ -156,32 +159,35 @@ NAMES = {  # what `likelihood` may be, besides the kinds themselves
 }
 
 
-def decide_target(name: str, cells: pa.Array, likelihood: str | None = None, decimal: str = ".") -> Target:
+def decide_target(
+    name: str, cells: pa.Array, likelihood: str | None = None, decimal: str = ".", categorical: bool = False
+) -> Target:
     """Decide what kind of target a column is.
 
     Args:
         name: the name of the column.
         cells: its cells; gaps are missing labels.
-        likelihood: the kind or the likelihood, if the user says.
+        likelihood: the kind or the likelihood, if the user gives it.
         decimal: the decimal mark of numbers that are stored as text.
+        categorical: whether numbers are classes.
 
     Returns:
         The target.
 
     Raises:
-        ValueError: if the column cannot be predicted, or not with this likelihood.
+        ValueError: if the column cannot be predicted, or not by this likelihood.
 
     Examples:
         >>> decide_target("y", pa.array(["no", "yes", "no"])).described
-        'two values: no, yes (it has two different values) → Bernoulli'
+        'two values: no, yes (it has two different values); likelihood: Bernoulli'
     """
     texts, indices = texts_of(cells)
     if len(texts) < 2:
-        said = f"has the same value {texts[0]!r} in every row" if texts else "has no values"
+        said = f"has the same value {texts[0]!r} in every row" if texts else "is empty"
         raise ValueError(f"the target {name!r} {said}; there is nothing to learn.")
     if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type) or pa.types.is_nested(cells.type):
         raise ValueError(
-            f"the target {name!r} holds values of type {cells.type}; predict a number, such as days since some date."
+            f"the target {name!r} has values of type {cells.type}; predict a number instead, such as days since a date."
         )
     values, wrong = numbers_of(cells, decimal)
     present = values[~np.isnan(values)]
@@ -189,15 +195,17 @@ def decide_target(name: str, cells: pa.Array, likelihood: str | None = None, dec
         return _asked(name, texts, present, wrong, likelihood, decimal)
     if len(texts) == 2:
         return Target(name, "two values", "it has two different values", _in_order(texts))
+    if categorical:
+        return Target(name, "classes", "it is categorical", _in_order(texts))
     seen = int(np.sum(indices >= 0))
     decide(name, cells, Options(decimal=decimal))  # refuses several currencies and other decimal marks
     if wrong.sum() > (1 - MOSTLY) * seen:
         if len(texts) > 0.5 * seen:
             raise ValueError(
-                f"the target {name!r} has {len(texts)} different words in {seen} rows, such as {texts[0]!r}; write "
-                "numbers as digits, or give classes with several rows each."
+                f"the target {name!r} has {len(texts):,} different texts in {seen:,} rows, such as {texts[0]!r}; it "
+                "must hold numbers, or classes with several rows each."
             )
-        return Target(name, "classes", "it holds words", _in_order(texts))
+        return Target(name, "classes", "its values are words", _in_order(texts))
     if wrong.any():
         Target(name, "number", "", decimal=decimal).labels(cells)  # names the word among the numbers
     kind, reason = _kind_of_numbers(present)
@@ -212,14 +220,14 @@ def _kind_of_numbers(y: np.ndarray) -> tuple[str, str]:
         if least >= 1 and most <= GRADES and most - least == num - 1:
             return "grades", f"whole numbers from {least:g} to {most:g}"
         if 0 <= least <= 3 and np.median(y) <= FEW:
-            return "count", "whole numbers from 0 on, most of them small"
+            return "count", "whole numbers of at least 0, most of them small"
     elif least > 0 and most < 1:
         return "share", "numbers between 0 and 1"
     if least > 0 and most > WIDE * least:
         plain, logs = abs(_skewness(y)), abs(_skewness(np.log(y)))
         if plain > SKEWED and logs < 0.5 * plain:
-            return "positive", f"positive and skewed: skewness {plain:.2g}, of logarithms {logs:.2g}"
-    return "number", "numbers"
+            return "positive", f"skewness {plain:.2g}, of their logarithms {logs:.2g}"
+    return "number", ""
 
 
 def _asked(
@@ -230,17 +238,19 @@ def _asked(
         raise ValueError(f"likelihood {likelihood!r} is unknown; choose one of {', '.join((*KINDS, *NAMES))}.")
     if KINDS[kind].has_classes:
         if kind == "two values" and len(texts) != 2:
-            raise ValueError(f"the target {name!r} has {len(texts)} different values, not two.")
-        return Target(name, kind, "as you asked", _in_order(texts))
+            raise ValueError(
+                f"the target {name!r} has {len(texts):,} different values, but likelihood {likelihood!r} needs two."
+            )
+        return Target(name, kind, "as requested", _in_order(texts))
     if wrong.any():
-        raise ValueError(f"the target {name!r} holds words, which {likelihood!r} does not allow.")
-    target = Target(name, kind, "as you asked", (), decimal)
+        raise ValueError(f"the target {name!r} has values that are not numbers, which likelihood {likelihood!r} needs.")
+    target = Target(name, kind, "as requested", (), decimal)
     target.likelihood(present).check(present[:, None])
     return target
 
 
 def _in_order(texts: list[str]) -> tuple[str, ...]:
-    """Numbers in their order, words in the order of the alphabet."""
+    """Numbers sorted by value, words alphabetically."""
     try:
         return tuple(sorted(texts, key=float))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tables to files: CSV or Parquet, by the file's ending."""
+"""Writing tables to CSV or Parquet files."""
 
 import io
 from pathlib import Path
@@ -7,42 +7,42 @@ import pyarrow as pa
 
 from inducing.io.container import write_atomically
 
-EXECUTED = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run cells that begin with one of these
+EXECUTED = "-=+@\t\r"  # spreadsheets execute cells that begin with one of these
 
 
 NOT_WRITTEN = (".xlsx", ".xls", ".json", ".jsonl", ".feather", ".arrow")
 
 
 def check_ending(path: str | Path) -> None:
-    """Raise a ValueError if tables are not written as files of this ending.
+    """Raise a ValueError if tables cannot be written to files of this extension.
 
     Args:
-        path: the file's name.
+        path: the name of the file.
 
     Examples:
         >>> check_ending("a.xlsx")
         Traceback (most recent call last):
             ...
-        ValueError: a.xlsx: tables are written as CSV or Parquet; choose the ending .csv or .parquet.
+        ValueError: a.xlsx: tables are written as CSV or Parquet; choose the extension .csv or .parquet.
     """
     if Path(path).suffix.lower() in NOT_WRITTEN:
-        raise ValueError(f"{path}: tables are written as CSV or Parquet; choose the ending .csv or .parquet.")
+        raise ValueError(f"{path}: tables are written as CSV or Parquet; choose the extension .csv or .parquet.")
 
 
 def table_bytes(path: str | Path, table: pa.Table) -> bytes:
-    """The content of a file: Parquet if its name ends in .parquet, CSV otherwise.
+    """The content of a Parquet file, if the name ends in .parquet, or of a CSV file.
 
-    In CSV, an apostrophe is put before text that a spreadsheet would execute, such as "=1+1".
+    In CSV, text that a spreadsheet would execute, such as "=1+1", gets a leading apostrophe.
 
     Args:
-        path: the file's name.
+        path: the name of the file.
         table: the table.
 
     Returns:
         The content.
 
     Raises:
-        ValueError: for another ending of a known kind, such as .xlsx.
+        ValueError: for other known extensions, such as .xlsx.
 
     Examples:
         >>> table_bytes("a.csv", pa.table({"x": ["=1+1", "red"]})).decode().split()
@@ -57,21 +57,21 @@ def table_bytes(path: str | Path, table: pa.Table) -> bytes:
     else:
         from pyarrow import csv
 
-        safe = pa.table([_safe(column) for column in table.columns], names=[_safe_text(n) for n in table.column_names])
+        safe = pa.table([_safe(column) for column in table.columns], names=_safe_names(table.column_names))
         csv.write_csv(safe, out)
     return out.getvalue()
 
 
 def write_table(path: str | Path, table: pa.Table) -> None:
-    """Write a table to a file, as a whole or not at all.
+    """Write a table to a file. The file is written completely or not at all.
 
     Args:
-        path: the file, whose name ends in .csv or .parquet.
-        table: a table of pyarrow.
+        path: the file, with the extension .csv or .parquet.
+        table: a pyarrow table.
 
     Raises:
         OSError: if the file cannot be written.
-        ValueError: for another ending.
+        ValueError: for other extensions.
 
     Examples:
         >>> import tempfile, pathlib
@@ -83,13 +83,20 @@ def write_table(path: str | Path, table: pa.Table) -> None:
     write_atomically(Path(path), table_bytes(path, table))
 
 
-def _safe_text(text: str) -> str:
-    return f"'{text}" if text.startswith(EXECUTED) else text
+def _safe_names(names: list[str]) -> list[str]:
+    return [f"'{name}" if name.startswith(tuple(EXECUTED)) else name for name in names]
 
 
 def _safe(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    from pyarrow.compute import MatchSubstringOptions, call_function  # functions by name, as type checkers need
+
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if column.type not in (pa.string(), pa.large_string(), pa.string_view()):
         return column
-    return pa.chunked_array([[None if v is None else _safe_text(v) for v in column.to_pylist()]], pa.string())
+    column = column.cast(pa.large_string())
+    executed = call_function("match_substring_regex", [column], MatchSubstringOptions(f"^[{EXECUTED}]"))
+    escaped = call_function(
+        "binary_join_element_wise", [pa.scalar("'", column.type), column, pa.scalar("", column.type)]
+    )
+    return call_function("if_else", [executed, escaped, column])
