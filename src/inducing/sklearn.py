@@ -505,11 +505,12 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
     Labels may be of any type. Two classes have a Bernoulli likelihood, more classes a softmax of one function each.
 
     Args:
-        kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column.
-        num_inducing: "auto" for as many inducing points as `ig.grow` finds useful; for Gaussian noise and at most
-            3,000 labels the GP is exact. If a number is given, that many points are used, starting at k-means centres
-            of X.
-        likelihood: a likelihood of classes. By default, Bernoulli or softmax.
+        kernel: one of `ig.kernels`. By default, a Matérn 5/2 kernel with one lengthscale per column. "auto" compares
+            it with other kernels by the log density of held-out rows; `result_.message` says which won.
+        num_inducing: "auto" for as many inducing points as `ig.grow` finds useful. If a number is given, that many
+            points are used, starting at k-means centres of X.
+        likelihood: a likelihood of classes. By default, Bernoulli or softmax; `ig.likelihoods.RobustMax(C)` tolerates
+            wrong labels.
         num_layers: the number of GP layers; 2 is a deep GP, which takes minutes.
         method: the training method of `ig.fit`, for a given number of inducing points.
         steps: the number of training steps, for a given number of inducing points; None for the default of `ig.fit`.

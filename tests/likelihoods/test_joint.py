@@ -110,13 +110,40 @@ def test_classes_against_monte_carlo(kind, num, correlated):
     assert all(total[i, k] >= 0.5 - 1e-6 and (k == 0 or total[i, k - 1] < 0.5 + 1e-6) for i, k in enumerate(median))
 
 
-@pytest.mark.parametrize("kind", [L.Softmax, L.RobustMax])
-def test_gradients_of_classes(kind):
-    mean, cov = gaussians(2, 3)
-    y = jnp.asarray([[0.0], [2.0]])
-    lik = kind(3)
+@pytest.mark.parametrize(
+    ("num", "sd", "each", "mean"), [(5, 0.5, 6e-4, 2e-4), (10, 1.5, 1.2e-2, 3e-3), (5, 5.0, 0.1, 2e-2)]
+)
+def test_stated_errors_of_the_bound_of_many_classes(num, sd, each, mean):
+    """The few nodes of the bound have no random noise, but a bias: of each datum, and on average over data."""
+    rows, rng = 300, np.random.default_rng(num)
+    m, s = rng.normal(size=(rows, num)) * sd, rng.uniform(0.5, 1.2, (rows, num)) * sd
+    z = stats.norm.ppf(stats.qmc.Sobol(num, rng=rng).random(2**13))
+    truth = np.array([a[0] - special.logsumexp(a + b * z, axis=1).mean() for a, b in zip(m, s, strict=True)])
+    got = jax.jit(L.Softmax(num).expected_log_prob)(jnp.asarray(m), jnp.asarray(s**2), jnp.zeros((rows, 1)))
+    error = np.asarray(got)[:, 0] - truth
+    assert np.sqrt(np.mean(error**2)) < each and abs(np.mean(error)) < mean
+
+
+def test_three_classes_against_a_dense_grid():
+    mean, cov = gaussians(4, 3, 1.5)
     variance = jnp.diagonal(cov, axis1=1, axis2=2)
-    for second in (variance, cov):
+    for second, full in ((variance, jax.vmap(jnp.diag)(variance)), (cov, cov)):
+        got = L.Softmax(3).expected_log_prob(mean, second, jnp.full((4, 1), 1.0))
+        to_margin = np.array([[0.0, -1.0, 1.0], [1.0, -1.0, 0.0]])  # of the third and the first class
+        for i in range(4):
+            a, b = plane(to_margin @ np.asarray(mean[i]), to_margin @ np.asarray(full[i]) @ to_margin.T)
+            truth = -(PLANE * np.logaddexp(np.logaddexp(0.0, a), b)).sum()
+            np.testing.assert_allclose(got[i, 0], truth, atol=2e-5)
+
+
+@pytest.mark.parametrize("num", [3, 5])
+@pytest.mark.parametrize("kind", [L.Softmax, L.RobustMax])
+def test_gradients_of_classes(kind, num):
+    mean, cov = gaussians(2, num)
+    y = jnp.asarray([[0.0], [2.0]])
+    lik = kind(num)
+    variance = jnp.diagonal(cov, axis1=1, axis2=2)
+    for second in (variance, cov) if num == 3 else (variance,):
         fn = jax.jit(lambda m, c: lik.expected_log_prob(m, c, y).sum())
         check_grads(fn, (mean, second), order=1, rtol=1e-5, atol=1e-5)
         assert np.all(np.isfinite(jax.grad(fn, 1)(mean, jnp.zeros_like(second))))

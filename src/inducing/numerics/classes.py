@@ -14,7 +14,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from inducing._xla import barrier
-from inducing.numerics.cubature import matched_rule
+from inducing.numerics.cubature import matched_rule, tensor_rule
 from inducing.numerics.quadrature import graded_nodes
 from inducing.numerics.special import safe_sqrt
 
@@ -65,6 +65,50 @@ def _logsumexp(mean: Array, variance: Array, num: int) -> tuple[Array, Array, Ar
         return value, jnp.sum(p, axis=0), _half_inverse(sd) * jnp.sum(p * z, axis=0)
 
     return _over_rows(block, num, mean, variance)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def expected_log_of_three(mean: Float[Array, "N 2"], root: Float[Array, "N 3"], num: int) -> Float[Array, "N 1"]:
+    """E log(1 + e^a + e^b) of a = mean_a + r_1 z_1 and b = mean_b + r_2 z_1 + r_3 z_2, z ~ N(0, I).
+
+    Args:
+        mean: means of a and b [N, 2].
+        root: (r_1, r_2, r_3), the root of their covariance [N, 3].
+        num: the number of nodes in each dimension, of `tensor_rule`.
+
+    Returns:
+        Expectations [N, 1].
+
+    Examples:
+        >>> round(float(expected_log_of_three(jnp.zeros((1, 2)), jnp.zeros((1, 3)), 16)[0, 0]), 6)      # log 3
+        1.098612
+    """
+    return _of_three(mean, root, num)[0]
+
+
+@expected_log_of_three.defjvp
+def _expected_log_of_three_jvp(num, primals, tangents):
+    value, slope, bend = _of_three(*primals, num)
+    moved = jnp.sum(slope * tangents[0], axis=1, keepdims=True) + jnp.sum(bend * tangents[1], axis=1, keepdims=True)
+    return value, moved
+
+
+def _of_three(mean: Array, root: Array, num: int) -> tuple[Array, Array, Array]:
+    """The expectation [N, 1], and its derivatives in the means [N, 2] and the root [N, 3]."""
+    z, w = tensor_rule(2, num)
+    z1, z2 = (jnp.asarray(column[:, None], mean.dtype) for column in z.T)
+    weights = jnp.asarray(np.stack([w, w * z[:, 0], w * z[:, 1]]), mean.dtype)
+
+    def block(mean: Array, root: Array) -> tuple[Array, Array, Array]:  # [2, n] and [3, n]
+        a, b = barrier((mean[:1] + root[:1] * z1, mean[1:] + root[1:2] * z1 + root[2:] * z2))
+        top = jnp.maximum(jnp.maximum(a, b), 0.0)
+        e_a, e_b = barrier((jnp.exp(a - top), jnp.exp(b - top)))
+        total = jnp.exp(-top) + e_a + e_b
+        logs, p_a, p_b = barrier((top + jnp.log(total), e_a / total, e_b / total))
+        of_a, of_b = weights[:2] @ p_a, weights @ p_b
+        return weights[:1] @ logs, jnp.stack([of_a[0], of_b[0]]), jnp.concatenate([of_a[1:], of_b[1:]])
+
+    return _over_rows(block, len(z), mean, root)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(3,))

@@ -30,6 +30,7 @@ from inducing.training.fit import FitResult, fit
 from inducing.training.grow import Job, Timer, grow, grow_from, with_points
 from inducing.training.initialise import kmeans
 from inducing.training.kernel_search import FEW, MANY, Found, cast, search_kernel, with_constant_means
+from inducing.training.kernel_trials import TRIALS, try_kernels
 
 NOISES = ("gaussian", "student-t", "heteroscedastic")
 JUDGED = 1000  # the most rows on which kinds of noise are compared
@@ -56,7 +57,8 @@ def train(
         kernel: a kernel. By default, a Matérn 5/2 kernel with one lengthscale per column; if the noise is Gaussian and
             `num_inducing="auto"`, a rational quadratic kernel, an `Additive` one, or both are added where the evidence
             and held-out rows are in favour. "auto" compares more: squared exponential, Matérn 3/2 and 5/2 and rational
-            quadratic, each with and without a `Linear` kernel. The message says which won. Classes share one kernel;
+            quadratic, each with and without a `Linear` kernel. For other noise, and for classes, "auto" compares
+            kernels by the log density of held-out rows. The message says which won. Classes share one kernel;
             several outputs, or several latent functions of one output, have a copy each.
         num_inducing: "auto" for as many inducing points as `ig.grow` finds useful, or a number. Several layers have 100
             each by default.
@@ -92,12 +94,14 @@ def train(
     given = None if kernel is None or isinstance(kernel, str) else kernel
     first, likelihood = cast((_default_kernel(data) if given is None else given, likelihood), dtype)
     model = _model(_prior(first, likelihood, data.y.shape[1], dtype), likelihood, data)
-    if isinstance(kernel, str) and conjugate_layer(model) is None:
-        raise ValueError("kernel='auto' compares kernels by the evidence, which needs Gaussian noise; pass a kernel.")
     data = checked_data(model, data, every_output=True)
     job = Job(data, Timer(seconds), progress, jax.random.fold_in(key, 1))
     candidates = MANY if isinstance(kernel, str) else FEW if kernel is None and num_inducing == "auto" else ()
-    found, said = _searched(job, model, candidates)
+    found, said = None, ""
+    if conjugate_layer(model) is not None:
+        found, said = _searched(job, model, candidates)
+    elif isinstance(kernel, str):
+        model, said = _tried(job, model)
     result = _trained(job, model, found, num_inducing, method, steps)
     return result._replace(message=f"{said}{result.message}")
 
@@ -154,9 +158,20 @@ def best_noise(data: Data, *, seconds: int | float | None = None, key: Array | N
     return min(scores, key=lambda noise: scores[noise])
 
 
+def _tried(job: Job, model: Model) -> tuple[Model, str]:
+    """The model with the kernel that predicts held-out rows best, and what the message says of it."""
+    data, outputs = job.data, np.asarray(job.data.mask).shape[1]
+
+    def prior_of(kernel: AbstractKernel) -> AbstractPrior:
+        return _prior(kernel, model.likelihood, outputs, as_inputs(data.x).dtype)
+
+    prior, likelihood, said = try_kernels(data, model.likelihood, TRIALS, prior_of, job.fit, job.key)
+    return _model(prior, likelihood, data), f"{said}; "
+
+
 def _searched(job: Job, model: Model, candidates: tuple[tuple[str, ...], ...]) -> tuple[Found | None, str]:
-    """The best kernel, if that can be judged by the evidence, and what the message says of it."""
-    if not candidates or conjugate_layer(model) is None:
+    """The best kernel by the evidence, and what the message says of it."""
+    if not candidates:
         return None, ""
     outputs = np.asarray(job.data.mask).shape[1]
     try:

@@ -171,9 +171,9 @@ def fit(
         patience: the number of steps without improvement after which to stop. Parameters are judged every 10 to 100
             steps, a hundredth of all steps (L-BFGS: after each), and patience is rounded up to that. By default, a
             bound in nats, such as `ig.elbo`, and without an `optimiser`, stops when it has levelled off: if the last
-            quarter of the steps (at least 300; L-BFGS: 40) raised it by less than 2e-4 nats for each datum; if it is
-            noisy, only if the last half (at least 1000) surely gained less than 2e-3. The decrease of the learning rate
-            then begins, and all ends with it.
+            quarter of the steps (at least 3 / `learning_rate`, from 30 on; L-BFGS: 40) raised it by less than 2e-4 nats
+            for each datum; if it is noisy, only if the last half (at least 1000) surely gained less than 2e-3. The
+            decrease of the learning rate then begins, and all ends with it.
         callback: a function that receives `progress`, with `progress.step`, `.bound`, `.seconds` and `.model`, whenever
             parameters are judged. If it returns True, training stops.
         progress: whether to show a progress bar, labelled with the method; "auto" for one in a terminal, of fits that

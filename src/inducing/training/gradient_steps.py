@@ -19,6 +19,7 @@ from inducing.training.problem import free_positions
 from inducing.training.run import Run
 
 RATE = 0.01  # the default learning rate of Adam
+LEVEL, FEWEST = 300, 30  # a bound without noise may level off in so many steps with that rate; the fewest with any
 SECONDS = 0.4  # how long the compiled loop runs before Ctrl-C is noticed
 STREAK = 100  # a run ends after this number of failed steps in a row
 FADE = 1 / 3  # the last part of the steps, in which the steps of Adam become shorter if the objective is noisy
@@ -34,7 +35,8 @@ def run_gradient_steps(run: Run) -> Outcome:
     stepper, noisy = _Stepper(run), run.plan.noisy
     rows = run.given.num_data
     window = min(max(50.0, rows / (run.plan.batch_size or rows)), 500.0) if noisy else 1.0
-    monitor = Monitor(run.plan.steps, run.plan.method, window, run.watch)
+    fewest = round(max(FEWEST, LEVEL * RATE / _rate(run)))
+    monitor = Monitor(run.plan.steps, run.plan.method, window, run.watch, fewest)
     monitor.since = run.given.clamp
     reason = "failed"
     if run.checkpoint is not None:
@@ -106,8 +108,7 @@ class _Stepper:
 
     def __init__(self, run: Run):
         plan, given = run.plan, run.given
-        rate = RATE if given.learning_rate is None else float(given.learning_rate)
-        optimiser = _adam(rate) if given.optimiser is None else given.optimiser
+        optimiser = _adam(_rate(run)) if given.optimiser is None else given.optimiser
         per_datum = _per_datum(run)
         data = given.data if given.stream is None else None
         kind = plan.objective, optimiser, plan.natural, plan.batch_size, per_datum
@@ -124,6 +125,11 @@ class _Stepper:
     def after(self, n: int) -> tuple[State, np.ndarray]:
         """The state after n steps, and the objective before each of them; of fewer steps if others asked to stop."""
         return self.batches.advance(self._loop, self._pace, self.state, n)
+
+
+def _rate(run: Run) -> float:
+    """The learning rate of the default Adam."""
+    return RATE if run.given.learning_rate is None else float(run.given.learning_rate)
 
 
 @cache

@@ -24,14 +24,18 @@ from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
-from inducing.training.kernel_search import EXACT, padded
+from inducing.training.kernel_search import EXACT, padded, without_rows
 from inducing.training.message import MOSTLY
 from inducing.training.noise import noise_share
+from inducing.training.plan import BATCH
 
 SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for initial hyperparameters
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
-FEWER, BATCH, STEP = 100, 2048, 1.5e8  # other likelihoods: the first number of points; rows, and rows × M² L, of a step
+FEWER, QUICK, SLOW = 100, 1e7, 4e8  # other likelihoods: the fewest points to try, and rows × M² L of steps
+WHOLE = 5000  # the most rows that are used whole at each step,
+RATES: dict[str, Any] = {"steps": 300, "learning_rate": 0.1, "gamma": 0.3}  # and the lengths of these steps
+JUDGES = 1000  # the most held-out rows
 
 
 class Timer:
@@ -48,6 +52,10 @@ class Timer:
     @property
     def left(self) -> float | None:
         return None if self._end is None else max(self._end - time.perf_counter(), 1e-3)
+
+    def has_less_than(self, seconds: float) -> bool:
+        """Whether fewer seconds are left."""
+        return self.left is not None and self.left < seconds
 
     @property
     def is_over(self) -> bool:
@@ -99,7 +107,11 @@ def grow(
 
     when M reaches `most`, when N M² reaches about 8·10⁹, or when the time is over. The best model is returned.
 
-    Models with other likelihoods start with 100 points, whose number grows as long as a step stays fast.
+    For other likelihoods, natural gradients train q(u) and Adam the rest, up to 5,000 rows on all of them at each step.
+    The number of points starts where steps are quick (N M² L ≈ 10⁷ for L latents, at least 100 points) and grows by
+    factors of four up to where they are slow (N M² L ≈ 4·10⁸, at most half the rows). If that at least doubles it, a
+    tenth of the rows (at most 1,000) are held out. Growing stops by the rule above, or when the log density of these
+    rows falls by more than its standard error. The best model is then trained further on all rows.
 
     Args:
         model: one `SparseGP` layer with inducing points, and any likelihood. Its inducing points and q(u) are replaced.
@@ -133,7 +145,9 @@ def grow(
     layer = _sparse_gp(model)
     most = at_least_one("most", most)
     job = Job(data, Timer(seconds), progress, as_key(key), _folder(checkpoint))
-    if conjugate_layer(model) is None or layer.prior.num_sites > 1:
+    if conjugate_layer(model) is None:
+        return _grown_by_steps(job, model, _other_sizes(job, layer, most), gain)
+    if layer.prior.num_sites > 1:
         return _grown(job, model, _other_sizes(job, layer, most), gain, {})
     search = _search(job, model)
     return grow_from(job, model, search, len(data) <= _few(job), most=most, gain=gain)
@@ -176,9 +190,15 @@ def _sizes(first: int, most: int, affordable: float) -> list[int]:
 
 
 def _other_sizes(job: "Job", layer: SparseGP, most: int) -> list[int]:
-    rows = min(len(job.data), BATCH) * layer.prior.num_sites
-    affordable = max(FEWER, (STEP / rows / layer.prior.num_latents) ** 0.5)
-    return _sizes(FEWER, most, affordable) or [most]
+    """The first number of points makes quick steps, and the last one slow ones, if that is at least twice as many."""
+    rows = _rows_of_step(job) * layer.prior.num_sites * layer.prior.num_latents
+    quick, slow = (min(most, max(FEWER, int((work / rows) ** 0.5))) for work in (QUICK, SLOW))
+    slow = min(slow, len(job.data) // 2)
+    return [quick] if slow < 2 * quick else _sizes(quick, most, float(slow))
+
+
+def _rows_of_step(job: Job) -> int:
+    return len(job.data) if len(job.data) <= WHOLE else BATCH
 
 
 def _sparse_gp(model: Model) -> SparseGP:
@@ -261,6 +281,82 @@ def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[
     bounds = ", ".join(f"{bound:.6g} with {points}" for points, bound in reached)
     kept = f"{_sparse_gp(best.model).num_features} inducing points are enough or affordable, bound {bounds}"
     return best._replace(message=f"{kept}{_certificate(job, best, labels)}; {best.message}")
+
+
+def _grown_by_steps(job: Job, model: Model, sizes: list[int], gain: float) -> FitResult:
+    """Fits by natural gradients with increasing numbers of points, until more points gain little.
+
+    Each fit starts at `model`: few points may not follow the labels, and lead to hyperparameters without a way back. If
+    there is more than one size, a tenth of the rows (at most 1,000) judge the fits to the others. More points are kept
+    if the bound gains enough, and if the judges do not become less probable beyond the standard error. The best model
+    is then trained further on all rows.
+    """
+    data, options = job.data, _steps(job)
+    train, judges = (data, None) if len(sizes) == 1 else _parted(job)
+    best, reached = None, []
+    for M in sizes:
+        start = with_points(model, _centres(job, model, M, trained=False))
+        began = time.perf_counter()
+        result = job.fit(start, train, f"{M} inducing points", **options)
+        took = time.perf_counter() - began
+        now = _Judged(_sparse_gp(result.model).num_features, result.bound, _log_density(result.model, judges))
+        better = not reached or _is_better(reached[-1], now, int(np.asarray(train.mask).sum()), gain)
+        reached.append(now)
+        best = result if better else best
+        if not better or now.points < M or job.timer.has_less_than(took * FACTOR):
+            break
+    assert best is not None  # because there is a first size
+    if judges is not None:
+        best = job.fit(best.model, data, "all rows", initialise=False, **options)
+    return best._replace(message=f"{_said(reached)}; {best.message}")
+
+
+class _Judged(NamedTuple):
+    """A fit: its number of points, its bound, and the log density of each held-out row."""
+
+    points: int
+    bound: float
+    judged: np.ndarray
+
+
+def _is_better(before: _Judged, now: _Judged, labels: int, gain: float) -> bool:
+    """Whether more points have gained enough."""
+    gained = _gain([(before.points, before.bound), (now.points, now.bound)], labels)
+    change = now.judged - before.judged
+    return bool(gained >= gain and change.mean() > -change.std() / np.sqrt(max(len(change), 1)))
+
+
+def _said(reached: list[_Judged]) -> str:
+    if len(reached) == 1:
+        return f"{reached[0].points} inducing points, bound {reached[0].bound:.6g}"
+    each = ", ".join(f"{r.bound:.6g} and {r.judged.mean():.3g} with {r.points}" for r in reached)
+    return f"bound, and log density of each of {len(reached[0].judged)} held-out rows: {each} inducing points"
+
+
+def _steps(job: Job) -> dict[str, Any]:
+    """The options of fits by natural gradients: all rows at each step, where that is affordable."""
+    data = job.data
+    if len(data) > WHOLE:
+        return {}
+    weight = np.ones(len(data)) if data.weight is None else np.asarray(data.weight)
+    used = (weight > 0) | ~np.asarray(data.mask).any(axis=1)  # `fit` drops the other rows
+    return {"batch_size": max(1, int(used.sum()))} | RATES
+
+
+def _parted(job: Job) -> tuple[Data, Data]:
+    """The data without a tenth of their rows, which then have the weight 0, and these rows."""
+    N = len(job.data)
+    chosen = np.asarray(jax.random.permutation(jax.random.fold_in(job.key, 2), N))[: min(N // 10, JUDGES)]
+    return without_rows(job.data, chosen), job.data.rows(own_array(np.sort(chosen), int))
+
+
+def _log_density(model: Model, judges: Data | None) -> np.ndarray:
+    """The log density of each held-out row that has labels."""
+    if judges is None:
+        return np.zeros(0)
+    mask = np.asarray(judges.mask)
+    density = model.predict(judges.x).log_prob(np.where(mask, np.asarray(judges.y), np.nan))
+    return np.asarray(density)[mask.any(axis=1)]
 
 
 def _best_start(job: Job, starts: list[Model], options: dict[str, Any]) -> Model:

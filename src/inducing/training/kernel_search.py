@@ -12,18 +12,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array
 
 from inducing import means
 from inducing._xla import own_array
 from inducing.bounds.evidence import log_evidence
 from inducing.data import Data, as_inputs
 from inducing.features.points import InducingPoints
-from inducing.kernels.additive import Additive
-from inducing.kernels.base import AbstractKernel, FeatureMap, Points
+from inducing.kernels.base import AbstractKernel
 from inducing.kernels.composite import Sum
-from inducing.kernels.dot_product import Linear
-from inducing.kernels.stationary import Matern32, Matern52, RationalQuadratic, SquaredExponential
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
@@ -32,6 +29,7 @@ from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 from inducing.training.fit import FitResult
+from inducing.training.kernel_terms import Gated, gate, new_terms, replaced, scaled
 from inducing.training.scales import scales
 
 EXACT = 3000  # the largest number of labels for which the evidence itself is maximised
@@ -81,7 +79,7 @@ class Found(NamedTuple):
     is_final: bool
 
 
-class _Rows(NamedTuple):
+class SearchRows(NamedTuple):
     """Padded data of some rows: all of them, and those that train, which differ in their weights only."""
 
     both: Data
@@ -131,7 +129,7 @@ def search_kernel(
     Raises:
         FloatingPointError: if the covariance of the rows is singular for each candidate, as for labels without noise.
     """
-    rows = _some_rows(data, key)
+    rows = rows_of_search(data, key)
     names = list(dict.fromkeys(name for candidate in candidates for name in candidate))
     start = _start(data, likelihood, names, outputs)
     options = {"objective": log_evidence, "initialise": False, "freeze": _frozen}
@@ -161,17 +159,23 @@ def search_kernel(
     return Found(prior, likelihood, f"{said} ({others})", last, rows.are_all)
 
 
-def _some_rows(data: Data, key: Array) -> _Rows:
-    """Rows in random order, padded by rows that do not count to a number that many sizes share."""
+def rows_of_search(data: Data, key: Array) -> SearchRows:
+    """Rows in random order, padded by rows that do not count to a number that many sizes share.
+
+    Examples:
+        >>> rows = rows_of_search(Data(np.arange(40.0), np.ones(40)), jax.random.key(0))
+        >>> rows.count, rows.judges, len(rows.both), rows.are_all
+        (40, 10, 64, True)
+    """
     N, outputs = len(data), np.asarray(data.mask).shape[1]
     train, judge = ROWS if _is_exact(data) else MORE_ROWS
     few = min(N, max(16, (train + judge) // outputs))
     order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(N)[:few]  # compiles nothing
     training = int(np.ceil(few * train / (train + judge)))
     both = padded(data, order)
-    train = _without_rows(both, slice(training, None))
+    train = without_rows(both, slice(training, None))
     judges = int(np.asarray(both.mask)[training:few].sum())
-    return _Rows(both, train, few, max(judges, 1), few == N)
+    return SearchRows(both, train, few, max(judges, 1), few == N)
 
 
 def padded(data: Data, order: np.ndarray) -> Data:
@@ -185,11 +189,16 @@ def padded(data: Data, order: np.ndarray) -> Data:
     step = 64 * max(1, n // 1024)
     size = -(-n // step) * step
     rows = data.rows(own_array(np.concatenate([order, np.full(size - n, order[0])]), int))
-    return _without_rows(rows, slice(n, None))
+    return without_rows(rows, slice(n, None))
 
 
-def _without_rows(data: Data, left_out: slice) -> Data:
-    """The data with some rows that do not count: their weight is 0, and their labels are missing."""
+def without_rows(data: Data, left_out: Any) -> Data:
+    """The data with some rows, a slice or indices, that do not count: their weight is 0, and their labels are missing.
+
+    Examples:
+        >>> without_rows(Data([0.0, 1.0], [2.0, 3.0]), [1]).weight.tolist()
+        [1.0, 0.0]
+    """
     weight = np.ones(len(data)) if data.weight is None else np.array(data.weight)
     mask = np.array(data.mask)
     weight[left_out], mask[left_out] = 0.0, False
@@ -200,19 +209,10 @@ def _without_rows(data: Data, left_out: slice) -> Data:
 def _start(data: Data, likelihood: AbstractLikelihood, names: list[str], outputs: int) -> Model:
     """All terms, with the scales of the data; each term has the variance of the labels."""
     x = as_inputs(data.x)
-    one, each = jnp.ones(x.shape[1], x.dtype), jnp.full(x.shape[1], 1.0 / x.shape[1], x.dtype)
-    made: dict[str, Callable[[], AbstractKernel]] = {
-        "Matern52": lambda: Matern52(one),
-        "Matern32": lambda: Matern32(one),
-        "SquaredExponential": lambda: SquaredExponential(one),
-        "RationalQuadratic": lambda: RationalQuadratic(one),
-        "Additive": lambda: Additive(one, each),
-        "Linear": lambda: Linear(each),
-    }
-    kernels: list[AbstractKernel] = [Sum([made[name]() for name in names]) for _ in range(outputs)]
+    kernels: list[AbstractKernel] = [Sum(new_terms(names, x)) for _ in range(outputs)]
     prior = with_constant_means(kernels, x.dtype)
     model = scales(cast(Model(SparseGP(prior, InducingPoints(x[:1])), likelihood), x.dtype), data)
-    return _changed(model, names, lambda _, term: _Gated(_gate(False), _scaled(term, float(len(names)))))
+    return _changed(model, names, lambda name, term: Gated(name, gate(False), scaled(term, float(len(names)))))
 
 
 def _is_exact(data: Data) -> bool:
@@ -239,46 +239,12 @@ def _moderate(
             new[id(leaf)] = own_array(np.clip(np.asarray(leaf), SHORTEST * value, LONGEST * value), leaf.dtype)
         for leaf, _ in kernel.amplitude():
             new[id(leaf)] = own_array(np.maximum(np.asarray(leaf), LEAST * variance / leaf.size), leaf.dtype)
-    prior = with_constant_means([_replaced(kernel, new) for kernel in prior.kernels], x.dtype, prior)
+    prior = with_constant_means([replaced(kernel, new) for kernel in prior.kernels], x.dtype, prior)
     if _is_exact(data):
         return prior, likelihood
     return prior, jax.tree.map(
         lambda a: jnp.maximum(a, LEAST_NOISE * variance) if eqx.is_inexact_array(a) else a, likelihood
     )
-
-
-class _Gated(AbstractKernel):
-    """A term of a sum, which costs nothing while its gate is closed."""
-
-    is_open: Bool[Array, ""]
-    term: AbstractKernel
-
-    @property
-    def smoothness(self) -> int | float:
-        return self.term.smoothness
-
-    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]:
-        return self._if_open(lambda: self.term(x, y))
-
-    def gram(self, X: Points, X2: Points | None = None) -> Float[Array, "N N2"]:
-        return self._if_open(lambda: self.term.gram(X, X2))
-
-    def diag(self, X: Points) -> Float[Array, " N"]:
-        return self._if_open(lambda: self.term.diag(X))
-
-    def random_features(self, key: PRNGKeyArray, num: int, dim: int) -> FeatureMap:
-        return self.term.random_features(key, num, dim)
-
-    def lengthscales(self) -> list[Array]:
-        return self.term.lengthscales()
-
-    def _if_open(self, covariance: Callable[[], Array]) -> Array:
-        shape = jax.eval_shape(covariance)
-        return jax.lax.cond(self.is_open, covariance, lambda: jnp.zeros(shape.shape, shape.dtype))
-
-
-def _gate(is_open: bool) -> Bool[Array, ""]:
-    return own_array(is_open, bool)
 
 
 def _changed(model: Model, names: list[str], change: Callable[[str, Any], AbstractKernel]) -> Model:
@@ -295,7 +261,8 @@ def with_constant_means(kernels: list[AbstractKernel], dtype: Any, like: Abstrac
     """Independent functions, one for each kernel, with constant means: zero, or those of another prior.
 
     Examples:
-        >>> with_constant_means([Matern52()], float).num_outputs
+        >>> import inducing as ig
+        >>> with_constant_means([ig.kernels.Matern52()], float).num_outputs
         1
     """
     num = len(kernels)
@@ -309,7 +276,8 @@ def cast(parts: Any, dtype: Any) -> Any:
     """The same parts with all real arrays in this precision.
 
     Examples:
-        >>> cast(Matern52(), "float32").variance.dtype
+        >>> import inducing as ig
+        >>> cast(ig.kernels.Matern52(), "float32").variance.dtype
         dtype('float32')
     """
     return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, parts)
@@ -336,10 +304,10 @@ def _starts(
 def _opened(model: Model, names: list[str], share: dict[str, float], shorter: float = 1.0, noise: float = 1.0) -> Model:
     """The model with open gates for some terms, whose variances are multiplied by their share."""
 
-    def change(name: str, gated: _Gated) -> AbstractKernel:
-        term = _scaled(gated.term, share.get(name, 1.0))
-        term = _replaced(term, {id(leaf): leaf / shorter for leaf in term.lengthscales()})
-        return _Gated(_gate(name in share), term)
+    def change(name: str, gated: Gated) -> AbstractKernel:
+        term = scaled(gated.term, share.get(name, 1.0))
+        term = replaced(term, {id(leaf): leaf / shorter for leaf in term.lengthscales()})
+        return Gated(name, gate(name in share), term)
 
     likelihood = jax.tree.map(lambda a: a * noise if eqx.is_inexact_array(a) else a, model.likelihood)
     return Model(_changed(model, names, change).layers, likelihood)
@@ -369,13 +337,3 @@ def _layer(model: Model) -> SparseGP:
 
 def _prior(model: Model) -> AbstractPrior:
     return _layer(model).prior
-
-
-def _scaled(kernel: AbstractKernel, factor: float) -> AbstractKernel:
-    """The kernel times a number, by its own parameters."""
-    return _replaced(kernel, {id(theta): theta * factor**power for theta, power in kernel.amplitude()})
-
-
-def _replaced(tree: Any, values: dict[int, Array]) -> Any:
-    """The tree with other arrays, given by identity."""
-    return jax.tree.map(lambda leaf: values.get(id(leaf), leaf), tree)
