@@ -1,6 +1,7 @@
 """`grow`: train a sparse GP with as many inducing points as the data need."""
 
 import contextlib
+import functools
 import os
 import time
 from pathlib import Path
@@ -32,7 +33,7 @@ from inducing.training.plan import BATCH
 SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for initial hyperparameters
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
-FEWER, QUICK, SLOW = 100, 1e7, 4e8  # other likelihoods: the fewest points to try, and rows × M² L of steps
+FEWER, QUICK, SLOW = 100, 1e7, 1.5e8  # other likelihoods: the fewest points to try, and rows × M² L of steps
 WHOLE = 5000  # the most rows that are used whole at each step,
 RATES: dict[str, Any] = {"steps": 300, "learning_rate": 0.1, "gamma": 0.3}  # and the lengths of these steps
 JUDGES = 1000  # the most held-out rows
@@ -109,7 +110,7 @@ def grow(
 
     For other likelihoods, natural gradients train q(u) and Adam the rest, up to 5,000 rows on all of them at each step.
     The number of points starts where steps are quick (N M² L ≈ 10⁷ for L latents, at least 100 points) and grows by
-    factors of four up to where they are slow (N M² L ≈ 4·10⁸, at most half the rows). If that at least doubles it, a
+    factors of four up to where they are slow (N M² L ≈ 1.5·10⁸, at most half the rows). If that at least doubles it, a
     tenth of the rows (at most 1,000) are held out. Growing stops by the rule above, or when the log density of these
     rows falls by more than its standard error. The best model is then trained further on all rows.
 
@@ -291,46 +292,59 @@ def _grown_by_steps(job: Job, model: Model, sizes: list[int], gain: float) -> Fi
     if the bound gains enough, and if the judges do not become less probable beyond the standard error. The best model
     is then trained further on all rows.
     """
-    data, options = job.data, _steps(job)
+    data, options, labels = job.data, _steps(job), int(np.asarray(job.data.mask).sum())
     train, judges = (data, None) if len(sizes) == 1 else _parted(job)
-    best, reached = None, []
+    fits: list[_Judged] = []
+    best = None
     for M in sizes:
         start = with_points(model, _centres(job, model, M, trained=False))
         began = time.perf_counter()
-        result = job.fit(start, train, f"{M} inducing points", **options)
+        fits.append(_Judged(job.fit(start, train, f"{M} inducing points", **options), judges))
         took = time.perf_counter() - began
-        now = _Judged(_sparse_gp(result.model).num_features, result.bound, _log_density(result.model, judges))
-        better = not reached or _is_better(reached[-1], now, int(np.asarray(train.mask).sum()), gain)
-        reached.append(now)
-        best = result if better else best
-        if not better or now.points < M or job.timer.has_less_than(took * FACTOR):
+        if best is not None and not _is_better(best, fits[-1], labels, gain):
+            break
+        best = fits[-1]
+        if best.points < M or job.timer.has_less_than(FACTOR * took):
             break
     assert best is not None  # because there is a first size
-    if judges is not None:
-        best = job.fit(best.model, data, "all rows", initialise=False, **options)
-    return best._replace(message=f"{_said(reached)}; {best.message}")
+    result = best.result
+    if judges is not None and not job.timer.is_over:
+        result = job.fit(result.model, data, "all rows", initialise=False, **options)
+    return result._replace(message=f"{_said(fits)}; {result.message}")
 
 
-class _Judged(NamedTuple):
-    """A fit: its number of points, its bound, and the log density of each held-out row."""
+class _Judged:
+    """A fit, and the log density of each held-out row, computed when it is asked for."""
 
-    points: int
-    bound: float
-    judged: np.ndarray
+    def __init__(self, result: FitResult, judges: Data | None):
+        self.result, self._judges = result, judges
+
+    @property
+    def points(self) -> int:
+        """The number of inducing points."""
+        return _sparse_gp(self.result.model).num_features
+
+    @functools.cached_property
+    def judged(self) -> np.ndarray:
+        """The log densities."""
+        assert self._judges is not None
+        mask = np.asarray(self._judges.mask)
+        y = np.where(mask, np.asarray(self._judges.y), np.nan)
+        return np.asarray(self.result.model.predict(self._judges.x).log_prob(y))[mask.any(axis=1)]
 
 
 def _is_better(before: _Judged, now: _Judged, labels: int, gain: float) -> bool:
     """Whether more points have gained enough."""
-    gained = _gain([(before.points, before.bound), (now.points, now.bound)], labels)
+    gained = _gain([(before.points, before.result.bound), (now.points, now.result.bound)], labels)
     change = now.judged - before.judged
     return bool(gained >= gain and change.mean() > -change.std() / np.sqrt(max(len(change), 1)))
 
 
-def _said(reached: list[_Judged]) -> str:
-    if len(reached) == 1:
-        return f"{reached[0].points} inducing points, bound {reached[0].bound:.6g}"
-    each = ", ".join(f"{r.bound:.6g} and {r.judged.mean():.3g} with {r.points}" for r in reached)
-    return f"bound, and log density of each of {len(reached[0].judged)} held-out rows: {each} inducing points"
+def _said(fits: list[_Judged]) -> str:
+    if len(fits) == 1:
+        return f"{fits[0].points} inducing points"
+    each = ", ".join(f"{f.result.bound:.6g} and {f.judged.mean():.3g} with {f.points}" for f in fits)
+    return f"bound, and log density of each of {len(fits[0].judged)} held-out rows: {each} inducing points"
 
 
 def _steps(job: Job) -> dict[str, Any]:
@@ -348,15 +362,6 @@ def _parted(job: Job) -> tuple[Data, Data]:
     N = len(job.data)
     chosen = np.asarray(jax.random.permutation(jax.random.fold_in(job.key, 2), N))[: min(N // 10, JUDGES)]
     return without_rows(job.data, chosen), job.data.rows(own_array(np.sort(chosen), int))
-
-
-def _log_density(model: Model, judges: Data | None) -> np.ndarray:
-    """The log density of each held-out row that has labels."""
-    if judges is None:
-        return np.zeros(0)
-    mask = np.asarray(judges.mask)
-    density = model.predict(judges.x).log_prob(np.where(mask, np.asarray(judges.y), np.nan))
-    return np.asarray(density)[mask.any(axis=1)]
 
 
 def _best_start(job: Job, starts: list[Model], options: dict[str, Any]) -> Model:
