@@ -41,9 +41,12 @@ def update(
 
     p_old is the prior with the old hyperparameters, and q(a) = ∫ p(a | u) q(u) du. By default features (u = a) and
     hyperparameters stay the same, and natural gradients maximise the bound with respect to q(u). With Gaussian noise
-    the result is
-    exact: it equals the q(u) of `ig.collapse` on all rows at once, for any split of the rows. The cost depends only on
-    the number of new rows. You can also update a model that has seen no data, with q(u) = p(u).
+    the result is exact: it equals the q(u) of `ig.collapse` on all rows at once, for any split of the rows. The cost
+    depends only on the number of new rows. You can also update a model that has seen no data, with q(u) = p(u).
+
+    q(u) keeps the form of its root. Priors that mix latents, such as `LMC`, need a coupled root to be exact.
+    `ig.collapse` and fits by the collapsed bound return one; for a model without data it is `root=np.eye(L * M)` in
+    coordinates "w".
 
     Args:
         model: a model of one `SparseGP` layer, with any prior, features and likelihood. An exact posterior
