@@ -139,7 +139,10 @@ def _check_index(model: Model, index: np.ndarray, mask: np.ndarray) -> None:
 
 
 def _check_every_output(model: Model, mask: np.ndarray, width: int) -> None:
-    seen, alike = mask.any(axis=0), model.layers[-1].group_size
+    seen = mask.any(axis=0)
+    if seen.all():
+        return
+    alike = model.layers[-1].group_size
     if seen.size == width:  # a label belongs to one latent function
         seen = np.repeat(seen.reshape(-1, alike).any(axis=1), alike)
     empty = np.flatnonzero(~seen)

@@ -827,9 +827,7 @@ class Partition(eqx.Module):
         return Partition(free, rest, self.treedef, self.slots, self.constraints)
 
 
-def _frozen_ids(model: PyTree, freeze: Callable[[PyTree], Any] | None) -> set[int]:
-    if freeze is None:
-        return set()
+def _frozen_ids(model: PyTree, freeze: Callable[[PyTree], Any]) -> set[int]:
     part = freeze(model)
     chosen = {id(leaf) for leaf in jtu.tree_leaves(part)}
     if part is None or not chosen <= {id(leaf) for leaf in jtu.tree_leaves(model)}:
@@ -866,7 +864,7 @@ def partition(model: PyTree, freeze: Callable[[PyTree], Any] | None = None) -> P
         >>> len(partition((one, one)).free)      # one module in two places: tied
         1
     """
-    frozen = _frozen_ids(model, freeze)
+    frozen = set() if freeze is None else _frozen_ids(model, freeze)
     free: list[Array] = []
     rest: list[Any] = []
     slots: list[tuple[bool, int]] = []

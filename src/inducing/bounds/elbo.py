@@ -30,7 +30,7 @@ class _Elbo(AbstractBound):
         return conjugate_layer(model) is not None and options.get("integrate", True)
 
     def optimum(self, model: Any, options: Mapping[str, Any]) -> Optimum | None:
-        if conjugate_layer(model) is None or not _is_ordinary(**options):
+        if conjugate_layer(model) is None or (options and not _is_ordinary(**options)):
             return None
         return Optimum(collapsed_elbo, optimal_q, collapsed=True)
 

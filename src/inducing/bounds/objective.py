@@ -188,7 +188,7 @@ class Target(eqx.Module):
         objective, options = unwrapped(fn)
         names = inspect.signature(fn).parameters
         anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values())
-        self.fn, self.log_prior = _known(fn), log_prior
+        self.fn, self.log_prior = _known(fn) if isinstance(fn, functools.partial) else fn, log_prior
         self.takes_key = "key" not in options and (anything or "key" in names)
         scales = "num_data" not in options and (anything or "num_data" in names)
         self.takes_num_data = scales and objective.takes_minibatches
@@ -258,10 +258,8 @@ def unwrapped(fn: Callable) -> tuple[AbstractObjective, dict[str, Any]]:
 _partials: dict[Any, Callable] = {}
 
 
-def _known(fn: Callable) -> Callable:
-    """For a `functools.partial`, the first one that held the same: programs have been compiled for it."""
-    if not isinstance(fn, functools.partial):
-        return fn
+def _known(fn: functools.partial) -> Callable:
+    """The first `functools.partial` that held the same, for which programs have been compiled."""
     options = frozenset((name, type(value)) for name, value in fn.keywords.items())  # 1 and 1.0 are equal
     try:
         return _partials.setdefault((fn.func, fn.args, options, frozenset(fn.keywords.items())), fn)

@@ -109,7 +109,8 @@ def checked_samples(model: "Model", key: Array | None, samples: int | None) -> t
     """The key and the number of samples, checked. None stays None: compiled code makes the default key."""
     if samples is None:
         samples = LATENT_DRAWS if latent_dim(model) else DRAWS
-    at_least_one("samples", samples)
+    else:
+        at_least_one("samples", samples)
     return None if key is None else as_key(key), (samples if model.is_stochastic else 1)
 
 
