@@ -809,9 +809,9 @@ class Partition(eqx.Module):
     slots: tuple[tuple[bool, int], ...] = eqx.field(static=True)
     constraints: tuple[Constraint, ...] = eqx.field(static=True)
 
-    def model(self) -> PyTree:
-        """The model with natural values."""
-        free = [c.forward(x) for c, x in zip(self.constraints, self.free, strict=True)]
+    def model(self, free: list[Array] | None = None) -> PyTree:
+        """The model with natural values, of other arrays `free` if they are given."""
+        free = [c.forward(x) for c, x in zip(self.constraints, self.free if free is None else free, strict=True)]
         leaves = [free[i] if trained else self.rest[i] for trained, i in self.slots]
         return jtu.tree_unflatten(self.treedef, leaves)
 

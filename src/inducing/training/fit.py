@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -336,7 +337,7 @@ def _perturbed(parts: Partition, key: Array) -> Partition:
         f + SPREAD * jax.random.normal(k, f.shape, f.dtype) if c is POSITIVE else f
         for f, c, k in zip(parts.free, parts.constraints, keys, strict=True)
     ]
-    return Partition(free, parts.rest, parts.treedef, parts.slots, parts.constraints)
+    return eqx.tree_at(lambda p: p.free, parts, free)
 
 
 def _shorter(job: _Job, best: Outcome) -> Model | None:

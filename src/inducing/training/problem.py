@@ -37,10 +37,8 @@ class Problem(eqx.Module):
 
     def model(self, free: list[Array]) -> Any:
         """The model, with natural values, of free arrays."""
-        p = self.partition
         pairs = zip(free, self.units, strict=True)
-        values = [f if unit is None else unit[0] + f * unit[1] for f, unit in pairs]
-        return Partition(values, p.rest, p.treedef, p.slots, p.constraints).model()
+        return self.partition.model([f if unit is None else unit[0] + f * unit[1] for f, unit in pairs])
 
 
 def make_problem(model: Model, partition: Partition, data: Data) -> Problem:
