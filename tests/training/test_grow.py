@@ -63,35 +63,32 @@ def test_other_likelihoods_and_budgets():
     assert np.mean((np.asarray(result.model.predict(X).probabilities).reshape(300, -1)[:, -1] > 0.5) == y) > 0.97
 
 
-def counts():
-    """Counts with a rate that oscillates nine times: ten points cannot follow it."""
+def switching(frequency):
+    """Two classes that alternate along x, with some noise."""
     rng = np.random.default_rng(3)
     x = np.sort(rng.uniform(0.0, 6.0, 400))
-    return x, rng.poisson(np.exp(1.0 + np.sin(9.0 * x))).astype(float)
+    return x, (np.sin(frequency * x) + 0.3 * rng.standard_normal(400) > 0.0).astype(float)
+
+
+def grown(monkeypatch, data):
+    for name, value in {"FEWER": 10, "QUICK": 400 * 10**2, "SLOW": 400 * 40**2}.items():
+        monkeypatch.setattr(growing, name, value)
+    return ig.grow(model(ig.likelihoods.Bernoulli()), data, progress=False)
 
 
 def test_other_likelihoods_grow_by_the_bound_and_held_out_rows(monkeypatch):
-    monkeypatch.setattr(growing, "FEWER", 10)
-    monkeypatch.setattr(growing, "QUICK", 400 * 10**2)
-    monkeypatch.setattr(growing, "SLOW", 400 * 40**2)
-    x, y = counts()
-    result = ig.grow(model(ig.likelihoods.Poisson()), (x, y), progress=False)
+    """Ten points cannot follow nine periods."""
+    data = switching(9.0)
+    result = grown(monkeypatch, data)
     assert result.model.layers[0].num_features == 40
     assert "log density of each of 40 held-out rows: " in result.message and "with 10, " in result.message
-    direct = ig.fit(
-        model(ig.likelihoods.Poisson(), ig.initialise.kmeans(x, 40)), (x, y), progress=False, **growing.RATES
-    )
-    assert result.bound > direct.bound - 0.01 * len(x)  # never worse than the final number from the start
+    start = model(ig.likelihoods.Bernoulli(), ig.initialise.kmeans(data[0], 40))
+    direct = ig.fit(start, data, progress=False, **growing.RATES)
+    assert result.bound > direct.bound - 0.01 * 400  # never worse than the final number from the start
 
 
 def test_few_points_are_kept_where_more_gain_nothing(monkeypatch):
-    monkeypatch.setattr(growing, "FEWER", 12)
-    monkeypatch.setattr(growing, "QUICK", 400 * 12**2)
-    monkeypatch.setattr(growing, "SLOW", 400 * 48**2)
-    x, _ = counts()
-    y = np.random.default_rng(4).poisson(np.exp(1.0 + np.sin(x))).astype(float)
-    result = ig.grow(model(ig.likelihoods.Poisson()), (x, y), progress=False)
-    assert result.model.layers[0].num_features == 12
+    assert grown(monkeypatch, switching(1.0)).model.layers[0].num_features == 10
 
 
 def test_other_models_are_refused():

@@ -21,6 +21,7 @@ from inducing.checks import checked_data
 from inducing.data import Data, as_inputs
 from inducing.features.points import InducingPoints
 from inducing.layers.sparse_gp import SparseGP
+from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
@@ -34,7 +35,7 @@ SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
 FEWER, QUICK, SLOW = 100, 1e7, 1.5e8  # other likelihoods: the fewest points to try, and rows × M² L of steps
-WHOLE = 5000  # the most rows that are used whole at each step,
+WHOLE = 5000  # classes: the most rows that are used whole at each step,
 RATES: dict[str, Any] = {"steps": 300, "learning_rate": 0.1, "gamma": 0.3}  # and the lengths of these steps
 JUDGES = 1000  # the most held-out rows
 
@@ -108,11 +109,12 @@ def grow(
 
     when M reaches `most`, when N M² reaches about 8·10⁹, or when the time is over. The best model is returned.
 
-    For other likelihoods, natural gradients train q(u) and Adam the rest, up to 5,000 rows on all of them at each step.
-    The number of points starts where steps are quick (N M² L ≈ 10⁷ for L latents, at least 100 points) and grows by
-    factors of four up to where they are slow (N M² L ≈ 1.5·10⁸, at most half the rows). If that at least doubles it, a
-    tenth of the rows (at most 1,000) are held out. Growing stops by the rule above, or when the log density of these
-    rows falls by more than its standard error. The best model is then trained further on all rows.
+    For other likelihoods, natural gradients train q(u) and Adam the rest; for classes by long steps, each on all rows
+    if there are at most 5,000. The number of points starts where steps are quick (N M² L ≈ 10⁷ for L latents, at least
+    100 points) and grows by factors of four up to where they are slow (N M² L ≈ 1.5·10⁸, at most half the rows). If
+    that at least doubles it, a tenth of the rows (at most 1,000) are held out. Growing stops by the rule above, or when
+    the log density of these rows falls by more than its standard error. The best model is then trained further on all
+    rows.
 
     Args:
         model: one `SparseGP` layer with inducing points, and any likelihood. Its inducing points and q(u) are replaced.
@@ -147,9 +149,9 @@ def grow(
     most = at_least_one("most", most)
     job = Job(data, Timer(seconds), progress, as_key(key), _folder(checkpoint))
     if conjugate_layer(model) is None:
-        return _grown_by_steps(job, model, _other_sizes(job, layer, most), gain)
+        return _grown_by_steps(job, model, _other_sizes(job, model, layer, most), gain)
     if layer.prior.num_sites > 1:
-        return _grown(job, model, _other_sizes(job, layer, most), gain, {})
+        return _grown(job, model, _other_sizes(job, model, layer, most), gain, {})
     search = _search(job, model)
     return grow_from(job, model, search, len(data) <= _few(job), most=most, gain=gain)
 
@@ -190,16 +192,17 @@ def _sizes(first: int, most: int, affordable: float) -> list[int]:
     return sizes
 
 
-def _other_sizes(job: "Job", layer: SparseGP, most: int) -> list[int]:
+def _other_sizes(job: Job, model: Model, layer: SparseGP, most: int) -> list[int]:
     """The first number of points makes quick steps, and the last one slow ones, if that is at least twice as many."""
-    rows = _rows_of_step(job) * layer.prior.num_sites * layer.prior.num_latents
+    rows = _rows_of_step(job, model.likelihood) * layer.prior.num_sites * layer.prior.num_latents
     quick, slow = (min(most, max(FEWER, int((work / rows) ** 0.5))) for work in (QUICK, SLOW))
     slow = min(slow, len(job.data) // 2)
     return [quick] if slow < 2 * quick else _sizes(quick, most, float(slow))
 
 
-def _rows_of_step(job: Job) -> int:
-    return len(job.data) if len(job.data) <= WHOLE else BATCH
+def _rows_of_step(job: Job, likelihood: AbstractLikelihood) -> int:
+    whole = 2 * BATCH if likelihood.class_count() is None else WHOLE
+    return len(job.data) if len(job.data) <= whole else BATCH
 
 
 def _sparse_gp(model: Model) -> SparseGP:
@@ -292,7 +295,7 @@ def _grown_by_steps(job: Job, model: Model, sizes: list[int], gain: float) -> Fi
     if the bound gains enough, and if the judges do not become less probable beyond the standard error. The best model
     is then trained further on all rows.
     """
-    data, options, labels = job.data, _steps(job), int(np.asarray(job.data.mask).sum())
+    data, options, labels = job.data, _steps(job, model.likelihood), int(np.asarray(job.data.mask).sum())
     train, judges = (data, None) if len(sizes) == 1 else _parted(job)
     fits: list[_Judged] = []
     best = None
@@ -347,10 +350,13 @@ def _said(fits: list[_Judged]) -> str:
     return f"bound, and log density of each of {len(fits[0].judged)} held-out rows: {each} inducing points"
 
 
-def _steps(job: Job) -> dict[str, Any]:
-    """The options of fits by natural gradients: all rows at each step, where that is affordable."""
+def _steps(job: Job, likelihood: AbstractLikelihood) -> dict[str, Any]:
+    """The options of fits by natural gradients: for classes, all rows at each step, and long steps.
+
+    A class says little about f, so that the bound changes slowly. For numbers with little noise, long steps overshoot.
+    """
     data = job.data
-    if len(data) > WHOLE:
+    if len(data) > WHOLE or likelihood.class_count() is None:
         return {}
     weight = np.ones(len(data)) if data.weight is None else np.asarray(data.weight)
     used = (weight > 0) | ~np.asarray(data.mask).any(axis=1)  # `fit` drops the other rows

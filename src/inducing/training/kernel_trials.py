@@ -25,7 +25,8 @@ from inducing.training.kernel_terms import Gated, gate, new_terms, scaled
 from inducing.training.scales import scales
 
 POINTS = 64  # inducing points of a trial
-STEPS = {"steps": 100, "learning_rate": 0.1, "gamma": 0.3}
+LONG = {"steps": 100, "learning_rate": 0.1, "gamma": 0.3}  # steps for classes,
+SHORT = {"steps": 400, "learning_rate": 0.03, "gamma": 0.1}  # and for numbers, which may have little noise
 CLOSE = 0.005  # nats for each judge, within which the kernel with fewer terms wins
 
 TRIALS = (
@@ -78,6 +79,7 @@ def try_kernels(
     names = list(dict.fromkeys(name for candidate in candidates for name in candidate))
     start = _start(rows.train, likelihood, names, prior_of)
     tried: list[Trial] = []
+    steps = SHORT if likelihood.class_count() is None else LONG
     for candidate in candidates:
         before = [trial for trial in tried if set(trial.candidate) < set(candidate)]
         best = max(before, key=lambda trial: trial.score) if before else None
@@ -86,7 +88,7 @@ def try_kernels(
             share |= dict.fromkeys(best.candidate, 1.0)
         model = _opened(start if best is None else best.model, share)
         label = f"{' + '.join(candidate)} on {rows.count} rows"
-        trained = fit_rows(model, rows.train, label, method="natgrad", initialise=False, **STEPS).model
+        trained = fit_rows(model, rows.train, label, method="natgrad", initialise=False, **steps).model
         tried.append(Trial(_score(trained, rows.both, rows.train), candidate, trained))
     most = max(trial.score for trial in tried)
     won = min((t for t in tried if t.score >= most - CLOSE), key=lambda t: (len(t.candidate), -t.score))
