@@ -23,7 +23,7 @@ def smoothed(smoothing, X, kernel):
     if kernel.smoothed(jnp.ones(D)) is None:
         t, c = smoothing.rule(D, jnp.float64)
         return X[:, None, None, :] - t[None, :, 0], np.asarray(c[:, 0])
-    t = np.linspace(-6.0, 6.0, {1: 8001, 2: 81}[D])
+    t = np.linspace(-6.0, 6.0, {1: 1601, 2: 241}[D])
     t = np.stack(np.meshgrid(*[t] * D, indexing="ij"), -1).reshape(-1, D)
     w = np.exp(-0.5 * (t**2).sum(1))
     return X[:, None, None, :] - WIDTH[None, :, None, None] * t, AMPLITUDE[:, None] * w / w.sum()
