@@ -301,7 +301,7 @@ def test_the_rounding_of_the_quick_order_is_known(prior):
         model = ig.Model(ig.SparseGP(made, ig.features.InducingPoints(x[:40])), ig.likelihoods.Gaussian(0.01))
         conjugate, data = Conjugate(model), as_data((x, y[:, : made.num_outputs]))
         orders = (sums.whitened_last, sums.whitened_first)
-        quick, careful = (collapsed._bound(conjugate, data, order) for order in orders)
+        quick, careful = (collapsed._bound(model, data, order) for order in orders)
         return quick - careful, rounding.rounding(conjugate, data, conjugate.layer.Kuu())
 
     for lengthscale in (0.2, 0.4, 0.8, 1.6):  # the largest error of some nearby, since rounding may happen to be kind

@@ -364,7 +364,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
     passes = Pass(given.stream, data, agreement) if given.stream is not None and plan.method == "collapsed" else None
 
     def build(free):
-        return _trained_model(plan, data, passes, problem, free)[0] if plan.optimal_q else problem.model(free)
+        return _build_model(plan, data, passes, problem, free)[0] if plan.optimal_q else problem.model(free)
 
     def held_out(free):
         score, optimal = Target(plan.objective.fn), _optimal_q(plan, data, passes, problem, free)
@@ -420,7 +420,7 @@ def _finish(job: _Job, starts: _Starts) -> FitResult:
     plan, data, best = job.plan, job.given.data, starts.best
     stream = job.given.stream
     passes = Pass(stream, data) if stream is not None and plan.method == "collapsed" else None
-    build = partial(_trained_model, plan, data, passes, best.problem, best.free)
+    build = partial(_build_model, plan, data, passes, best.problem, best.free)
     try:
         trained, jitter = jax.block_until_ready(build())
     except KeyboardInterrupt:  # training is done: do not lose its result
@@ -441,15 +441,13 @@ def _finish(job: _Job, starts: _Starts) -> FitResult:
     return FitResult(restore_ties(trained, job.parts), best.history, message(facts), plan.method, best.bound)
 
 
-def _trained_model(
-    plan: Plan, data: Data, passes: Pass | None, problem: Problem, free: list[Array]
-) -> tuple[Any, Array]:
+def _build_model(plan: Plan, data: Data, passes: Pass | None, problem: Problem, free: list[Array]) -> tuple[Any, Array]:
     """The model of free arrays, with the optimal q(u) if there is one, and the largest relative jitter in it."""
     optimal = _optimal_q(plan, data, passes, problem, free)
-    return compiled(_model_and_jitter, once=plan.optimal_q is None)(problem, free, *optimal)
+    return compiled(_trained_model, once=plan.optimal_q is None)(problem, free, *optimal)
 
 
-def _model_and_jitter(
+def _trained_model(
     problem: Problem, free: list[Array], optimal_q: Callable | None, data: Data | Counted | None
 ) -> tuple[Any, Array]:
     model = problem.model(free)
