@@ -62,11 +62,7 @@ def run_lbfgs(run: Run) -> Outcome:
     """Train by L-BFGS."""
     stages = _stages(run)
     problem, (everything, steps) = run.problem, stages[-1]
-    checkpoint = run.checkpoint
-    watch = run.watch if checkpoint is None else checkpoint.watched(run.watch)
-    monitor = Monitor(run.plan.steps, run.plan.method, 1.0, watch, SETTLE)
-    if checkpoint is not None and checkpoint.replays:
-        monitor.resumed("from its record")
+    monitor, checkpoint = _monitor(run), run.checkpoint
     key = start_key(*run.seed) if run.plan.objective.takes_key else None
     start = free = _start(problem)
     reason, failures, sampled = "failed", 0, None
@@ -95,6 +91,15 @@ def run_lbfgs(run: Run) -> Outcome:
     best = free if monitor.best is None else monitor.best
     sampled = monitor.step if sampled is None else sampled
     return Outcome(problem, best, history, monitor.best_score, reason, failures, sampled, SAMPLE)
+
+
+def _monitor(run: Run) -> Monitor:
+    """The monitor of the run, which first sees the steps on record if the fit is resumed."""
+    watch = run.watch if run.checkpoint is None else run.checkpoint.watched(run.watch)
+    monitor = Monitor(run.plan.steps, run.plan.method, 1.0, watch, SETTLE)
+    if run.checkpoint is not None and run.checkpoint.replays:
+        monitor.resumed("from its record")
+    return monitor
 
 
 def _stages(run: Run) -> list[tuple[Ascents, int]]:
