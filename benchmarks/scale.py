@@ -82,7 +82,7 @@ def write_rows(folder: Path, rows: int) -> list[str]:
 
 
 def run(processes: int, jobs: list[list[Any]], cores: int | None = None, cache: str | None = None) -> list[Any]:
-    """What processes find, one core for each; with `cores`, one process on so many."""
+    """The results of processes with one core each, or of one process with `cores` cores."""
     command = [sys.executable, "-m", "inducing", "launch", "--restarts", "0", "--processes", str(processes)]
     if sys.platform == "linux" and processes == 1:
         command = ["taskset", "-c", f"0-{(cores or 1) - 1}", *command]
@@ -103,7 +103,7 @@ def run(processes: int, jobs: list[list[Any]], cores: int | None = None, cache: 
 
 
 def read(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
-    """Rows/s of reading, and which share of the rows one of several processes reads."""
+    """How many rows are read per second, and which share of them one of several processes reads."""
     files, small = write_rows(folder, min(sizes.epoch, largest)), sizes.batches[0]
     jobs = [["in_order", files], *(["reading", files, size, 1] for size in (small, BATCH))]
     shares = (2, 4, 8, 64)
@@ -120,7 +120,7 @@ def read(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
 
 
 def processes(folder: Path, sizes: Sizes, largest: int) -> dict[str, Any]:
-    """Times of steps and passes on 1, 2 and 4 processes; those of 1 and 2 in turn, of which the least count."""
+    """Times of steps and passes on 1, 2 and 4 processes: the least of several runs, in which 1 and 2 alternate."""
     files = write_rows(folder, min(FILE * max(sizes.passes), largest))
     jobs: list[list[Any]] = [["reduced_numbers", files], *(["all_reduce", 2**k, 40] for k in (10, 14, 18))]
     kinds = [("natgrad", size) for size in sizes.batches] + [("adam", BATCH)]
@@ -184,7 +184,7 @@ PARTS = {"read": read, "processes": processes, "rows": rows, "overhead": overhea
 
 
 def cost(processes: int, size: int, cores: int = 2) -> list[float]:
-    """How often r, s and a count: rows of a core, processes of a core, and messages of a ring in a row."""
+    """The factors of r, s and a: rows of a core, processes of a core, and consecutive messages of the ring."""
     here = min(processes, cores)
     return [size / here, processes / here, 2 * (processes - 1)]
 

@@ -22,14 +22,19 @@ def setting(results: dict[str, Any]) -> str:
 def _reading(results: dict[str, Any]) -> str:
     found = results["read"]
     small, large = found["minibatches"].items()
-    shares = ", ".join(f"{100 * share:.0f} % of {parts} processes" for parts, share in found["shares"].items())
+    shares = ", ".join(f"{100 * share:.0f} % for {parts} processes" for parts, share in found["shares"].items())
     return (
         f"One core reads {found['in order'] / 1e6:.1f} million rows a second in the order of the files, "
         f"{large[1] / 1e6:.1f} million shuffled into minibatches of {int(large[0]):,} rows, and "
-        f"{small[1] / 1e6:.1f} million into minibatches of {int(small[0]):,}. Of {found['rows']:,} rows, one "
-        f"process reads in an epoch: {shares}; {100 * found['unaligned']:.0f} % of 2 processes where lanes end "
-        "inside row groups."
+        f"{small[1] / 1e6:.1f} million into minibatches of {int(small[0]):,}. The share of {found['rows']:,} rows "
+        f"that each process reads in an epoch is {shares}. It is {100 * found['unaligned']:.0f} % for 2 processes if "
+        "lanes end inside row groups."
     )
+
+
+def _ms(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
 def _speed(results: dict[str, Any]) -> str:
@@ -40,9 +45,9 @@ def _speed(results: dict[str, Any]) -> str:
         those = [one for one in found[group] if kind in (one.get("method"), one.get("kind"))]
         for size in sorted({one["size"] for one in those}):
             ms = {one["processes"]: 1e3 * one["seconds"] for one in those if one["size"] == size}
-            cells = [f"{title}, {size:,} rows", *(f"{ms[count]:.3g}" for count in (1, 2)), f"{ms[1] / ms[2]:.2f}"]
+            cells = [f"{title}, {size:,} rows", *(_ms(ms[count]) for count in (1, 2)), f"{ms[1] / ms[2]:.2f}"]
             aim = {("steps", BATCH): AIMS["step"]}.get((group, size), AIMS["gradient"] if group == "passes" else None)
-            lines.append([*cells, "" if aim is None else f"{aim}", f"{ms[4]:.3g}"])
+            lines.append([*cells, "" if aim is None else f"{aim}", _ms(ms[4])])
     return table(["ms", "1 process", "2 processes", "ratio", "aim", "4 processes on the 2 cores"], lines)
 
 
@@ -58,10 +63,10 @@ def _communication(results: dict[str, Any]) -> str:
     those = [one for one in found["steps"] if (one["method"], one["size"]) == ("natgrad", BATCH)]
     alone, of_step = (next(one["seconds"] for one in those if one["processes"] == count) for count in (1, 2))
     return (
-        f"An all-reduce alone takes {'; '.join(said)}. That of a step adds up {numbers:,} numbers. It is "
-        f"{100 * times['2'][nearest] / of_step:.1f} % of a step of {BATCH:,} rows on two processes; all that keeps "
-        f"this step from half the time of one process (communication, waiting for each other, and what both do) is "
-        f"{100 * (1 - alone / 2 / of_step):.0f} %."
+        f"An all-reduce alone takes {'; '.join(said)}. A step reduces {numbers:,} numbers. On two processes, this is "
+        f"{100 * times['2'][nearest] / of_step:.1f} % of a step of {BATCH:,} rows. Compared with half the time of one "
+        f"process, a step loses {100 * (1 - alone / 2 / of_step):.0f} % in all: to communication, waiting, and work "
+        "that both processes do."
     )
 
 
@@ -112,7 +117,7 @@ def _checks(results: dict[str, Any]) -> str:
             where = f"{one['processes']} process{'es' * (one['processes'] > 1)}{' on 2 cores' * (one['processes'] > 2)}"
             ms = 1e3 * one["seconds"], 1e3 * one["predicted"]
             error = f"{100 * (ms[1] / ms[0] - 1):+.0f} %"
-            lines.append([f"{title}, {one['size']:,} rows, {where}", f"{ms[0]:.3g}", f"{ms[1]:.3g}", error])
+            lines.append([f"{title}, {one['size']:,} rows, {where}", _ms(ms[0]), _ms(ms[1]), error])
     return table(["ms", "measured", "predicted", "difference"], lines)
 
 

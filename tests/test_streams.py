@@ -195,9 +195,17 @@ def test_bad_cells_of_csv_files(tmp_path):
     (tmp_path / "good.csv").write_text('a,note,y\n1,"two\nlines, and ""quotes""",2\n\n3,x,\n5,,6')
     stream = ig.Stream(tmp_path / "good.csv", x="a", y="y")
     np.testing.assert_array_equal(next(stream.chunks(3)).y[:, 0], [2.0, np.nan, 6.0])
-    (tmp_path / "bad.csv").write_text("a,y\n1,2\nthree,4\n")
-    with pytest.raises(ValueError, match=r"bad\.csv: .*three"):
-        ig.Stream(tmp_path / "bad.csv", x="a", y="y").sample()
+    text = "note,a,y\nx,1,2\nx,three,4\n"
+    (tmp_path / "bad.csv").write_text(text)
+    (tmp_path / "bad.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("bad.csv", "bad.csv.gz"):
+        with pytest.raises(ValueError, match=rf"{name}: column 'a': .*three"):
+            ig.Stream(tmp_path / name, x="a", y="y").sample()
+        with pytest.raises(ValueError, match=rf"{name}: there is no column 'b'; the columns are 'note', 'a', 'y'"):
+            ig.Stream(tmp_path / name, x="b", y="y")
+    (tmp_path / "twice.csv").write_text("a,a,y\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"twice\.csv: there are several columns 'a'"):
+        ig.Stream(tmp_path / "twice.csv", x="a", y="y")
     (tmp_path / "empty.csv").write_text("a,y\n")
     with pytest.raises(ValueError, match=r"empty\.csv holds no rows"):
         ig.Stream(tmp_path / "empty.csv", x="a", y="y")
@@ -227,11 +235,17 @@ def test_files_must_not_change(tmp_path):
         (lambda: ig.Stream(lambda: [], num_data=None), ValueError, "needs num_data"),
         (lambda: ig.Stream(7), TypeError, "got int"),
         (lambda: ig.Stream((X, Y), window=0), ValueError, "window"),
-        (lambda: next(ig.Stream((X, Y)).batches(N + 1)), ValueError, "batch_size must be from 1 to"),
+        (lambda: next(ig.Stream((X, Y)).batches(N + 1)), ValueError, "batch_size must be a whole number from 1 to"),
         (lambda: next(ig.Stream((X, Y)).rows(100, (0,), 0, 0, 8)), ValueError, "cannot be shared by 8 processes"),
         (lambda: ig.Stream([(X, Y)], num_data=N + 1).sample(), ValueError, "batches end before row 1001"),
         (lambda: ig.Stream([(X, Y)], num_data=N - 1).sample(), ValueError, "more than num_data=999"),
         (lambda: ig.Stream([[X, Y]], num_data=N).sample(), TypeError, "a batch must be"),
+        (lambda: ig.Stream([(X, Y[1:])], num_data=N).sample(), ValueError, r"equally many rows, got \[1000, 999\]"),
+        (lambda: ig.Stream([(X, Y), (X[:, :1], Y)], num_data=2 * N).sample(), ValueError, r"a batch has \[1, 2\] col"),
+        (lambda: ig.Stream([{"a": Y}], x="a", y="b", num_data=N).sample(), ValueError, "a batch has no column 'b'"),
+        (lambda: ig.Stream(X, x=0, y=2), ValueError, "numbered from 0 to 1, got 2"),
+        (lambda: ig.Stream(X, x="a", y=1), ValueError, "numbered from 0 to 1, got 'a'"),
+        (lambda: next(ig.Stream((X, Y)).batches(4.0)), ValueError, "batch_size must be a whole number"),
     ],
 )
 def test_what_is_refused(make, error, says):

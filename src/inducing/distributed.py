@@ -4,10 +4,8 @@ import os
 
 import jax
 
-HEARTBEAT = 10  # seconds after which a process that is not heard of counts as dead; JAX's own default is 100
-LAUNCHED = (
-    "INDUCING_PROCESS"  # set by `inducing launch`: the coordinator's address, the number of processes, the own one
-)
+HEARTBEAT = 10  # seconds without a heartbeat after which a process counts as lost; the default of JAX is 100
+LAUNCHED = "INDUCING_PROCESS"  # set by `inducing launch`: address of the coordinator, number of processes, own number
 
 
 def initialize(
@@ -17,22 +15,22 @@ def initialize(
     *,
     heartbeat: int = HEARTBEAT,
 ) -> None:
-    """Connect this process with the others; call it before anything else that uses JAX.
+    """Connect this process with the others. Call it before anything else that uses JAX.
 
-    `ig.fit` on an `ig.Stream` then shares the work among all devices of all processes: each reads its part of the rows,
-    and one all-reduce in each step adds up what they have computed. It is `jax.distributed.initialize` with short
-    heartbeats. Processes that `inducing launch`, Slurm, Open MPI, Kubernetes or a TPU pod has started find each other.
-    A process that was started alone stays alone.
+    `ig.fit` on an `ig.Stream` then distributes the work over all devices of all processes. Each process reads its part
+    of the rows, and one all-reduce in each step sums their results. This function is `jax.distributed.initialize` with
+    a short heartbeat timeout. The arguments are not needed if `inducing launch`, Slurm, Open MPI or a TPU pod started
+    the processes, or Kubernetes with `pip install 'jax[k8s]'`. Without arguments and launcher, a process trains alone.
 
     Args:
         coordinator_address: the address and port of process 0, such as `"10.0.0.1:8476"`.
         num_processes: the number of processes.
         process_id: the number of this process, from 0.
-        heartbeat: the seconds after which a process that has died or is stuck counts as lost. All others then end, so
-            that whatever has started them can start all of them again; `ig.fit(checkpoint=...)` goes on where it was.
+        heartbeat: the seconds after which a process that has died or hangs counts as lost. All others then end, so that
+            their launcher can restart all of them. `ig.fit(checkpoint=...)` continues from its checkpoint.
 
     Raises:
-        RuntimeError: if JAX was used before.
+        RuntimeError: if JAX has been used before.
         ValueError: if only some of the arguments are given.
 
     Examples:
@@ -51,8 +49,8 @@ def initialize(
         num_processes, process_id = int(number), int(own)
     elif any(value is not None for value in given) and not all(value is not None for value in given):
         raise ValueError(
-            "initialize needs coordinator_address, num_processes and process_id, or none of them where a launcher "
-            f"sets them; got {given}."
+            "initialize needs coordinator_address, num_processes and process_id, or none of them if a launcher sets "
+            f"them; got {given}."
         )
     try:
         jax.distributed.initialize(
@@ -64,5 +62,5 @@ def initialize(
         )
     except ValueError as error:
         if coordinator_address is None and "should be defined" in str(error):
-            return  # nobody has started other processes
+            return  # there is no launcher, and so no other process
         raise

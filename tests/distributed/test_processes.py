@@ -1,10 +1,12 @@
 """Several devices and processes: the same numbers, one all-reduce, and restarts after faults."""
 
+import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 import inducing
 from inducing.cli.launch import _free_port, launch
+from inducing.cli.launch import run as supervise
 
 WORKER = Path(__file__).with_name("trains.py")
 
@@ -91,8 +94,16 @@ def test_several_devices_of_one_process(tmp_path, alone):
 
 
 def test_all_processes_stop_together(tmp_path):
-    """Because of a callback, of time that is up on one of them, and of rows that one cannot read."""
-    found, _ = run(tmp_path, 2, "stopped", "unreadable", "spread_rows")
+    """After a callback, when the time of one is up, and when one cannot read its rows or makes another call."""
+    (tmp_path / "new").mkdir()
+    for name in "012":
+        (tmp_path / "new" / f"{name}.csv").write_text("a,b\n0.5,1.0\n")
+    found, _ = run(tmp_path, 2, "different_calls", "stopped", "unreadable", "spread_rows", "predicted")
+    assert [one["predicted"] for one in found] == [["0.parquet", "2.parquet"], ["1.parquet"]]
+    assert sorted(path.name for path in (tmp_path / "predicted").iterdir()) == [f"{name}.parquet" for name in "012"]
+    for one in found:
+        told = [text.split(";")[0].split("different ")[1] for text in one["different_calls"]]
+        assert told == ["rows", "models", "arguments", "checkpoint folders"]
     check_spread_rows(found)
     assert found[0]["stopped"] == found[1]["stopped"]
     assert "the callback asked to stop" in found[0]["stopped"]["reason"]
@@ -158,3 +169,54 @@ def test_launched_processes_ask_for_huge_pages(tmp_path, monkeypatch, own):
     )
     assert launch([str(script), str(tmp_path)], 2, 0) == 0
     assert {(tmp_path / name).read_text() for name in "01"} == {own or "glibc.malloc.hugetlb=1"}
+
+
+CHILD = """
+import os, signal, sys, time
+number, folder, what = os.environ["INDUCING_PROCESS"].split(",")[-1], *sys.argv[1:]
+if what == "ignores":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+open(os.path.join(folder, number), "a").write("x")
+if what == "fails" and number == "1":
+    sys.exit(3)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(0 if what == "ends" else 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "how", "code", "attempts"),
+    [
+        ("fails", None, 3, 2),
+        ("ends", signal.SIGINT, 0, 1),
+        ("ends", signal.SIGTERM, 128 + signal.SIGTERM, 1),
+        ("ignores", signal.SIGINT, 128 + signal.SIGKILL, 1),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_exit_codes_and_signals_of_the_supervisor(tmp_path, monkeypatch, what, how, code, attempts):
+    """Ctrl-C and SIGTERM reach the processes, and are no reason to restart them."""
+    monkeypatch.setattr("inducing.cli.launch.GRACE", 0.5)
+    script = tmp_path / "script.py"
+    script.write_text(CHILD)
+
+    def interrupt():
+        deadline = time.monotonic() + 30.0
+        while time.monotonic() < deadline and not all((tmp_path / name).exists() for name in "01"):
+            time.sleep(0.05)
+        os.kill(os.getpid(), how)
+
+    if how is not None:
+        threading.Thread(target=interrupt).start()
+    options = argparse.Namespace(processes=2, restarts=1, script=str(script), rest=[str(tmp_path), what])
+    with pytest.raises(SystemExit) as ended:
+        supervise(options)
+    assert ended.value.code == code
+    assert (tmp_path / "1").read_text() == "x" * attempts
+
+
+def test_the_supervisor_needs_a_script(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no script"):
+        supervise(argparse.Namespace(processes=2, restarts=3, script=str(tmp_path / "none.py"), rest=[]))

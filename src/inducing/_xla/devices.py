@@ -1,7 +1,7 @@
-"""Several devices, of one process or of several: rows are spread over them, and everything else is copied to each.
+"""Several devices, of one process or of several: rows are spread over them, and everything else is replicated.
 
-Programs run under `shard_map`: each device computes on its own rows, and a sum over the devices is one all-reduce of
-one vector, because the time of an all-reduce of some kilobytes is mostly latency.
+Programs run under `shard_map`. Each device computes on its own rows. A sum over the devices is a single all-reduce of
+one vector, because an all-reduce of some kilobytes is dominated by latency.
 """
 
 import functools
@@ -32,7 +32,7 @@ def num_devices() -> int:
 
 
 def process() -> tuple[int, int]:
-    """The number of this process, and how many there are.
+    """The number of this process, and the number of processes.
 
     Examples:
         >>> process()
@@ -47,10 +47,10 @@ def _mesh() -> Mesh:
 
 
 def spread(arrays: list[np.ndarray]) -> list[Array]:
-    """The arrays of which each process holds some rows, as arrays whose rows are spread over all devices.
+    """Make arrays whose rows are spread over all devices.
 
     Args:
-        arrays: the rows of this process, as many as of every other.
+        arrays: the rows of this process; every process passes the same number.
 
     Examples:
         >>> spread([np.ones(2)])[0].tolist()
@@ -63,7 +63,7 @@ def spread(arrays: list[np.ndarray]) -> list[Array]:
 
 
 def copied(tree: Any) -> Any:
-    """A pytree with each array copied to all devices. Every process passes the same values.
+    """Copy each array of a pytree to all devices. Every process passes the same values.
 
     Examples:
         >>> copied((jnp.ones(()), "text"))[1]
@@ -76,7 +76,7 @@ def copied(tree: Any) -> Any:
 
 
 def local(tree: Any) -> Any:
-    """A pytree with each array that all devices hold as the one on a device of this process.
+    """Replace each array that is replicated on all devices by the copy on a device of this process.
 
     Examples:
         >>> local([jnp.ones(2)])[0].tolist()
@@ -101,7 +101,7 @@ def _map_arrays(fn: Callable[[Array], Array], tree: Any) -> Any:
 
 
 def on_each_device(fn: Callable, same: tuple, rows: tuple, summed: bool = True) -> Any:
-    """Evaluate a function on each device, on its share of the rows.
+    """Evaluate a function on each device, with its share of the rows.
 
     Args:
         fn: a function of all of `same` and `rows`, whose results are arrays.
@@ -144,5 +144,5 @@ def mean_over_devices(tree: Any) -> Any:
 
 
 def key_of_device(key: Array) -> Array:
-    """A random key for each device, inside `on_each_device`."""
+    """A different random key for each device, inside `on_each_device`."""
     return key if jax.device_count() == 1 else jax.random.fold_in(key, jax.lax.axis_index(AXIS))

@@ -1,7 +1,7 @@
-"""Sums over all rows of a stream, in one pass, and the collapsed bound from them.
+"""Sums over all rows of a stream in one pass, and the collapsed bound computed from them.
 
-Each device sums over its chunks of rows. At the end of the pass these sums are added by one all-reduce. Memory does not
-depend on the number of rows.
+Each device sums over its chunks of rows. At the end of the pass, one all-reduce adds these sums. Memory does not depend
+on the number of rows.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from inducing.streams import Stream
 from inducing.streams.agreement import Agreement
 from inducing.streams.stream import arrays_of
 
-CHUNK = 2**16  # rows of a device at a time
+CHUNK = 2**16  # the most rows that a device processes at a time
 
 
 class Counted(NamedTuple):
@@ -50,8 +50,8 @@ class Pass:
 
     Args:
         stream: the stream.
-        sample: its sample, as it fits the model.
-        agreement: decides for all processes when to stop.
+        sample: its sample, checked against the model.
+        agreement: decides when all processes stop.
     """
 
     def __init__(self, stream: Stream, sample: Data, agreement: Agreement | None = None):
@@ -62,11 +62,11 @@ class Pass:
         self._size = min(CHUNK, -(-len(stream) // num_devices())) * self._devices
 
     def sum(self, fn: Callable, *same: Any) -> Any:
-        """Σ fn(*same, rows) over the chunks of rows, the same on every process.
+        """Σ fn(*same, rows) over the chunks of rows; all processes get the same result.
 
         Args:
-            fn: a function of a module, which returns arrays.
-            *same: its first arguments, of the same form each time.
+            fn: a function at the top level of a module, which returns arrays.
+            *same: its first arguments, whose structure and shapes must be the same in every call.
         """
         dtype = dtype_of(self.sample)
         with limited_threads():
@@ -82,14 +82,14 @@ class Pass:
         return local(total)
 
     def _zeros(self, fn: Callable, same: tuple, chunk: Data) -> Any:
-        """Zeros for each device."""
-        if fn not in self._shapes:  # it takes a while to trace the function
+        """Sums of zero rows, for each device."""
+        if fn not in self._shapes:  # tracing the function takes time
             self._shapes[fn] = jax.eval_shape(lambda rows: fn(*same, rows), chunk)
         leaves, structure = jax.tree.flatten(self._shapes[fn])
         return structure.unflatten(spread([np.zeros((self._devices, *s.shape), s.dtype) for s in leaves]))
 
     def _readable(self, chunks: Any, chunk: Data) -> Any:
-        """The chunks on the devices. After an error the process takes part with chunks without labels."""
+        """The chunks on the devices. After an error, they are zeros until the end of the pass."""
         left = -(-len(self.stream) // (self._size * process()[1]))
         try:
             for arrays in chunks:
@@ -106,7 +106,7 @@ class Pass:
 
 
 def _add(fn: Callable, same: tuple, total: Any, rows: Data) -> Any:
-    """The sums of each device, and those of its next rows."""
+    """Add the sums over the next rows of each device."""
 
     def one(same: tuple, total: Any, rows: Data) -> Any:
         return jax.tree.map(lambda t, s: t + s[None], total, fn(*same, rows))
@@ -115,7 +115,7 @@ def _add(fn: Callable, same: tuple, total: Any, rows: Data) -> Any:
 
 
 def _reduced(total: Any, signals: Array) -> Any:
-    """The sums over all devices."""
+    """Add the sums of all devices."""
 
     def one(total: Any, signals: Array) -> Any:
         return sum_over_devices((jax.tree.map(lambda t: t[0], total), signals[0]))
@@ -124,13 +124,13 @@ def _reduced(total: Any, signals: Array) -> Any:
 
 
 def sums_of_rows(model: Any, rows: Data) -> Counted:
-    """The sums over some rows, whitened block by block, so that rounding errors grow only with √cond(Kuu)."""
+    """The sums over some rows. Whitening comes first, so that rounding errors grow only with √cond(Kuu)."""
     conjugate = Conjugate(model)
     return Counted(whitened_first(conjugate, rows, conjugate.layer.Kuu()), jnp.sum(counts(rows)))
 
 
 def judged(model: Any, counted: Counted) -> Statistics:
-    """The sums, with a NaN where rounding would falsify the bound."""
+    """The sums, replaced by NaN if rounding errors would falsify the bound."""
     return or_nan(counted.stats, Conjugate(model).layer.Kuu(), counted.labels)
 
 

@@ -1,4 +1,4 @@
-"""`inducing launch`: run a script in several processes of this machine, and restart all of them if one is lost."""
+"""`inducing launch`: run a script in several processes on this machine, and restart all of them if one fails."""
 
 import argparse
 import contextlib
@@ -14,8 +14,8 @@ from typing import Any
 from inducing.distributed import LAUNCHED
 
 POLL = 0.1  # seconds
-GRACE = 30.0  # seconds for processes to end after Ctrl-C
-PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # huge pages, because page faults of small pages take long
+GRACE = 30.0  # seconds that processes have to end after Ctrl-C or SIGTERM
+PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # huge pages: page faults of small ones take much time
 
 
 def add(commands: Any) -> None:
@@ -24,9 +24,11 @@ def add(commands: Any) -> None:
     Args:
         commands: the subparsers of the command line.
     """
-    launch = commands.add_parser("launch", help="run a script in several processes of this machine; restart lost ones")
+    launch = commands.add_parser(
+        "launch", help="run a script in several processes on this machine, and restart them after a failure"
+    )
     launch.add_argument("--processes", type=int, default=2, help="number of processes (default: 2)")
-    launch.add_argument("--restarts", type=int, default=3, help="how often to restart all processes (default: 3)")
+    launch.add_argument("--restarts", type=int, default=3, help="how often to restart all of them (default: 3)")
     launch.add_argument("script", metavar="SCRIPT", help="a Python script that calls ig.distributed.initialize()")
     launch.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
     launch.set_defaults(run=run, no_cache=True, quiet=False)
@@ -39,6 +41,7 @@ def run(options: argparse.Namespace) -> None:
         options: the options of the command line.
 
     Raises:
+        FileNotFoundError: if there is no such script.
         ValueError: if a number is out of range.
         SystemExit: with the exit code of the script.
     """
@@ -46,7 +49,9 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--processes must be at least 1 and --restarts at least 0, got {options.processes} and {options.restarts}"
         )
-    before = [signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)]
+    if not os.path.isfile(options.script):
+        raise FileNotFoundError(f"there is no script {options.script!r}")
+    before = [signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
         raise SystemExit(launch([options.script, *options.rest], options.processes, options.restarts))
     finally:
@@ -54,17 +59,22 @@ def run(options: argparse.Namespace) -> None:
             signal.signal(number, handler)
 
 
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt(number)
+
+
 def launch(script: list[str], processes: int, restarts: int) -> int:
     """Run a script in several processes until all of them succeed.
 
-    If a process fails, is killed, or hangs (which the others notice by its heartbeats), all processes are killed and
-    restarted, up to `restarts` times. A script that trains with `ig.fit(checkpoint=...)` then resumes from its last
-    checkpoint. On Linux, the processes use huge pages, unless the environment sets other `GLIBC_TUNABLES`.
+    If one of them fails, is killed, or hangs until the others miss its heartbeats, all are killed and started again, up
+    to `restarts` times. A script that trains with `ig.fit(checkpoint=...)` then continues from its checkpoint. Ctrl-C
+    and SIGTERM are passed on to all processes, which have 30 seconds to end. On Linux, the C library is told to request
+    huge pages, unless the environment sets `GLIBC_TUNABLES`.
 
     Args:
         script: the script and its arguments.
-        processes: the number of processes. Each has its share of the cores.
-        restarts: how often to restart.
+        processes: the number of processes, which share the cores equally.
+        restarts: how many times to restart all of them.
 
     Returns:
         The exit code: 0, or that of the first process that failed in the last attempt.
@@ -82,7 +92,7 @@ def launch(script: list[str], processes: int, restarts: int) -> int:
 
 
 def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
-    """The exit code of the processes, and whether the user has interrupted them by Ctrl-C or SIGTERM."""
+    """The exit code of all processes, and whether Ctrl-C or SIGTERM has interrupted them."""
     with _started(script, processes) as running:
         try:
             while True:
@@ -91,20 +101,28 @@ def _attempt(script: list[str], processes: int) -> tuple[int, bool]:
                 if failed or all(code == 0 for code in codes):
                     return (failed or [0])[0], False
                 time.sleep(POLL)
-        except KeyboardInterrupt:  # the terminal does not interrupt them, because they are in sessions of their own
+        except KeyboardInterrupt as told:  # sessions of their own keep the signals of the terminal from the processes
+            number = told.args[0] if told.args else signal.SIGINT
             for process in running:
-                process.send_signal(signal.SIGINT)
-            deadline = time.monotonic() + GRACE
-            codes = []
-            for process in running:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    codes.append(process.wait(max(0.0, deadline - time.monotonic())))
-            return max([abs(code) for code in codes], default=130), True
+                process.send_signal(number)
+            return max(_ended(running, time.monotonic() + GRACE)), True
+
+
+def _ended(running: list[subprocess.Popen], deadline: float) -> list[int]:
+    """The exit codes of processes, as a shell gives them; that of SIGKILL for one that outlives the deadline."""
+    codes = []
+    for process in running:
+        try:
+            code = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGKILL
+        codes.append(code if code >= 0 else 128 - code)
+    return codes
 
 
 @contextlib.contextmanager
 def _started(script: list[str], processes: int) -> Generator[list[subprocess.Popen]]:
-    """Start the processes. Those that still run at the end of the block are killed."""
+    """The processes. Those that still run at the end of the block are killed."""
     address = f"127.0.0.1:{_free_port()}"
     running: list[subprocess.Popen] = []
     try:
@@ -121,7 +139,7 @@ def _started(script: list[str], processes: int) -> Generator[list[subprocess.Pop
 
 
 def _pin(pid: int, number: int, processes: int) -> None:
-    """Give a process its share of the cores, if there are enough. Otherwise, XLA's threads slow each other down."""
+    """Pin a process to its share of the cores, if there are enough: otherwise XLA's threads compete for them."""
     if sys.platform != "linux":
         return
     cores = sorted(os.sched_getaffinity(0))

@@ -16,7 +16,7 @@ from inducing.streams.tables import Columns, File, Tables, files_of, names_in, p
 if TYPE_CHECKING:
     from inducing.model import Model
 
-ROWS = 2**14  # rows predicted at a time: always the same number, so that all blocks share one program
+ROWS = 2**14  # predicted at a time; always the same number, so that only one program is compiled
 
 
 def predict_files(
@@ -26,12 +26,12 @@ def predict_files(
 
     A file `new/a.parquet` becomes `folder/a.parquet`, whose rows have the order of the file. Its columns are `mean`,
     `variance`, `lower` and `upper`, the ends of the central interval; with several outputs `mean_0`, `mean_1`, …. Rows
-    are read block by block. Of several processes each predicts its own files. A file is either complete or absent.
+    are read block by block. With several processes, each predicts its share of the files. Files are written atomically.
 
     Args:
         model: a trained model.
         source: a path, a folder, a pattern or a list of these, as for `ig.Stream`.
-        folder: where to write; it is created if it does not exist.
+        folder: the folder to write to, which is created if it does not exist.
         x: the names of the columns of inputs. By default all columns of the files, in their order.
         level: the probability of the interval.
         filesystem: a file system of pyarrow that opens the paths.

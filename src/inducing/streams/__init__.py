@@ -1,3 +1,3 @@
-"""Data that are read while a model is trained on them: sources, their order, and the thread that reads ahead."""
+"""Data that are read during training: sources, the order of their rows, and a thread that reads ahead."""
 
 from inducing.streams.stream import Stream as Stream

@@ -1,4 +1,4 @@
-"""Streams of arrays, and of batches from a user's function."""
+"""Sources in memory, memory maps, and batches from a user's function."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ Names = tuple[list[Any], list[Any]]
 
 
 class Arrays(AbstractSource):
-    """Rows of NumPy arrays, such as memory maps, of which only the rows that are needed are read.
+    """Rows of NumPy arrays. Of memory maps, only the rows that are needed are read.
 
     Args:
         x: inputs [N, D], or None.
@@ -56,13 +56,12 @@ class Arrays(AbstractSource):
 
 
 class Replayed(AbstractSource):
-    """Batches from a function or an iterable, which starts again whenever earlier rows are needed.
+    """Batches from a function or an iterable, which is restarted when earlier rows are needed.
 
     Args:
         begin: returns an iterator of batches: `ig.Data`, (x, y) tuples, or mappings of columns.
         num_data: the number of all rows.
-        x: the names of the columns of inputs, if batches are mappings.
-        y: the names of the columns of labels.
+        names: the names of the columns of inputs and of labels, if batches are mappings.
         others: the names of the columns of index and weight, or None.
     """
 
@@ -73,7 +72,7 @@ class Replayed(AbstractSource):
         self.blocks = np.diff(np.append(np.arange(0, num_data, BLOCK), num_data))
 
     def read(self, block: int) -> Rows:
-        raise NotImplementedError("these batches can only be replayed")
+        raise NotImplementedError("these batches can only be read from the beginning")
 
     def replay(self) -> Iterator[Rows]:
         playing, last = in_blocks(self._numbered(), BLOCK), len(self.blocks) - 1
@@ -98,27 +97,36 @@ class Replayed(AbstractSource):
         return x, [f"y[{i}]" for i in range(rows.y.shape[1])]
 
     def _numbered(self) -> Iterator[Rows]:
-        """The batches as rows; without an index they are numbered."""
-        first = 0
+        """The batches as rows, which are numbered if they have no index."""
+        first, shapes = 0, None
         for batch in self._begin():
             rows = self._rows(batch, first)
-            first += len(rows)
+            widths = [None if a is None else a.shape[1] for a in (rows.x, rows.y)]
+            if shapes not in (None, widths):
+                raise ValueError(f"a batch has {widths} columns of x and y, and those before have {shapes}.")
+            first, shapes = first + len(rows), widths
             yield rows
 
     def _rows(self, batch: Any, first: int) -> Rows:
         x, y, index, weight = (None if a is None else np.asarray(a) for a in self._parts(batch))
         if y is None or any(a.dtype.kind not in "iufb" for a in (x, y) if a is not None):
             raise TypeError("a batch must hold labels y, and numbers in x and y.")
+        lengths = [len(a) for a in (x, y, index, weight) if a is not None]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"the columns of a batch must have equally many rows, got {lengths}.")
         index = np.arange(first, first + len(y)) if index is None else whole(index, "index")
         return Rows(None if x is None else columns(x), columns(y), index, weight)
 
     def _parts(self, batch: Any) -> tuple[Any, Any, Any, Any]:
-        """Inputs, labels, index and weight of a batch; None where there are none."""
+        """Inputs, labels, index and weight of a batch; None for those that it lacks."""
         if isinstance(batch, Data):
             return batch.x, batch.y, None, batch.weight
         if isinstance(batch, tuple) and len(batch) == 2:
             return *batch, None, None
         if isinstance(batch, Mapping) and self._names[1]:
+            for name in (*self._names[0], *self._names[1], *(n for n in self._others if n is not None)):
+                if name not in batch:
+                    raise ValueError(f"a batch has no column {name!r}; it has {', '.join(map(repr, batch))}.")
             x, y = (np.stack([np.asarray(batch[n], float) for n in ns], axis=1) if ns else None for ns in self._names)
             index, weight = (None if n is None else batch[n] for n in self._others)
             return x, y, index, weight
@@ -138,7 +146,7 @@ def columns(a: np.ndarray) -> np.ndarray:
 
 
 def whole(a: np.ndarray, name: str) -> np.ndarray:
-    """Whole numbers of at least 0; a ValueError for others."""
+    """The array as integers; a ValueError unless they are whole numbers of at least 0."""
     if (a.dtype.kind not in "iu" and not np.array_equal(a, np.round(a))) or (len(a) and a.min() < 0):
         raise ValueError(f"{name} must hold whole numbers, the number of each datum from 0.")
     return a.astype(np.int64)

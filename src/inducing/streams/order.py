@@ -1,13 +1,13 @@
-"""Which rows make the batch of a step: a function of the seed and the step alone.
+"""The rows of the batch of each step, which depend on the seed and the step only.
 
-In each epoch the blocks of a source are permuted, and their rows are cut into equal lanes, each of which is read from
-its beginning to its end. A window takes the next rows of every lane, a whole number of batches in all. It is cut into
-S equal shards, each a range of neighbouring rows of one lane, which are shuffled. Batch i of a window consists of the
-rows i·B/S … (i + 1)·B/S of each shard. Process p of P serves shards p·S/P … (p + 1)·S/P. The rows of a batch do not
-depend on P, nor does their order.
+In each epoch, the blocks of a source are permuted. Their rows are cut into equal lanes, each of which is read from its
+beginning to its end. A window consists of the next rows of every lane, and holds a whole number of batches. It is cut
+into S equal shards, ranges of adjacent rows of one lane, which are shuffled. Batch i of a window consists of the rows
+i·B/S … (i + 1)·B/S of each shard. Process p of P serves the shards p·S/P … (p + 1)·S/P. Neither the rows of a batch nor
+their order depend on P.
 
-A process reads the lanes of its shards alone: 1/P of all rows if there are at least P lanes, and otherwise one lane. A
-single process keeps a block of every lane in memory, so that the number of lanes is limited.
+A process reads only the lanes of its shards: 1/P of all rows if there are at least P lanes, and otherwise one lane. A
+single process keeps a block of every lane in memory, which limits the number of lanes.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 SHARDS = 64  # the most shards
-HELD = 4  # the rows of a block of each lane are at most so many times those of a window
+HELD = 4  # one block of each lane: together at most this many times the rows of a window
 
 
 class Range(NamedTuple):
@@ -27,7 +27,7 @@ class Range(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a step is: its epoch, the window in it, and the number of its batch in that window."""
+    """The position of a step: the epoch, the window in the epoch, and the batch in the window."""
 
     epoch: int
     window: int
@@ -41,7 +41,7 @@ class Order(NamedTuple):
         blocks: the number of rows of each block of the source.
         seeks: whether blocks are permuted.
         batch_size: B.
-        window: about how many rows are shuffled at a time.
+        window: the approximate number of rows that are shuffled together.
         seed: whole numbers.
     """
 
@@ -64,22 +64,22 @@ class Order(NamedTuple):
 
     @property
     def per_epoch(self) -> int:
-        """The number of batches of an epoch. Rows that do not fill the last batch wait for another epoch."""
+        """The number of batches of an epoch. Rows that do not fill a batch at its end are left out of this epoch."""
         return int(self.blocks.sum()) // self.batch_size
 
     @property
     def per_window(self) -> int:
-        """The number of batches of a window, which mixes the rows of two blocks or more."""
+        """The number of batches of a window, which mixes the rows of at least two blocks."""
         rows = max(self.window, 2 * int(self.blocks.max()) if self.seeks else 0)
         return min(max(1, rows // self.batch_size), self.per_epoch)
 
     def place(self, step: int) -> Place:
-        """Where a step is."""
+        """The position of a step."""
         epoch, batch = divmod(step, self.per_epoch)
         return Place(epoch, *divmod(batch, self.per_window))
 
     def batches_of(self, window: int) -> int:
-        """The number of batches of a window of an epoch, of which the last one may have fewer."""
+        """The number of batches of a window. The last window of an epoch may have fewer."""
         return min(self.per_window, self.per_epoch - window * self.per_window)
 
     def order_of_blocks(self, epoch: int) -> np.ndarray:
@@ -89,7 +89,7 @@ class Order(NamedTuple):
         return np.random.default_rng([1, *self.seed, epoch]).permutation(len(self.blocks))
 
     def ranges_of(self, window: int, part: int, parts: int) -> list[Range]:
-        """The rows of those shards of a window that a part reads, in the order of the shards."""
+        """The rows of the shards of a window that one part reads, in the order of the shards."""
         each, mine = self.batches_of(window) * self.batch_size // self.shards, self.shards // parts
         in_lane = self.shards // self.lanes  # shards
         share = self.batch_size // self.lanes  # rows of a batch that come from a lane
@@ -101,7 +101,7 @@ class Order(NamedTuple):
         return found
 
     def rows_of(self, epoch: int, window: int, part: int, parts: int) -> np.ndarray:
-        """For each batch of a window [k, B/P], which rows of the ranges of a part, joined, it has."""
+        """For each batch of a window, its rows among the joined ranges of a part, [k, B/P]."""
         k, S = self.batches_of(window), self.shards
         each, mine = k * self.batch_size // S, S // parts
         rows = np.empty((k, mine, self.batch_size // S), np.int64)

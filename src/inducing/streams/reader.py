@@ -1,11 +1,11 @@
-"""A thread that reads ahead, so that no step waits for data."""
+"""A thread that reads ahead, so that steps do not wait for data."""
 
 import queue
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-HELD = 2**17  # rows that wait in the queue at most
+HELD = 2**17  # the most rows in the queue
 
 
 class Reader:
@@ -13,7 +13,7 @@ class Reader:
 
     Args:
         items: the iterator.
-        ahead: how many items wait at most.
+        ahead: the most items in the queue.
 
     Examples:
         >>> reader = Reader(iter([1, 2]), 4)
@@ -34,7 +34,7 @@ class Reader:
     def __next__(self) -> Any:
         item, error = self._queue.get()
         if error is not None:
-            self._put((None, error))  # for whoever asks again
+            self._put((None, error))  # for the next call
             raise error
         return item
 

@@ -1,4 +1,4 @@
-"""What a source of rows is: blocks of rows, each of which can be read alone."""
+"""The interface of sources of rows: blocks that can be read one by one."""
 
 import abc
 import dataclasses
@@ -9,7 +9,7 @@ import numpy as np
 
 from inducing.parameters import question
 
-BLOCK = 65_536  # rows of a block where the source has no blocks of its own
+BLOCK = 65_536  # rows of a block if the source has no blocks of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Rows:
 
     Attributes:
         x: inputs [n, D], or None.
-        y: labels [n, P], NaN where one is missing.
+        y: labels [n, P]; missing ones are NaN.
         index: the number of each datum [n].
         weight: how often each row counts [n], or None.
     """
@@ -36,7 +36,7 @@ class Rows:
         return self.map(lambda a: a[rows])
 
     def map(self, fn: Callable[[np.ndarray], np.ndarray]) -> "Rows":
-        """fn of each array that there is."""
+        """Apply fn to each array that is not None."""
         arrays = (self.x, self.y, self.index, self.weight)
         return Rows(*(None if a is None else fn(a) for a in arrays))  # ty: ignore[invalid-argument-type]
 
@@ -66,8 +66,7 @@ class AbstractSource(abc.ABC):
 
     Attributes:
         blocks: the number of rows of each block, in the order of the source.
-        seeks: whether blocks can be read in any order at the same cost. Otherwise the source is replayed in its own
-            order in every epoch.
+        seeks: whether blocks can be read in any order. Otherwise the source is read from its beginning in every epoch.
     """
 
     blocks: np.ndarray
@@ -75,7 +74,7 @@ class AbstractSource(abc.ABC):
 
     @abc.abstractmethod
     def read(self, block: int) -> Rows:
-        """Read a block of a source that seeks. Without a column of indices, rows are numbered over the whole source."""
+        """Read a block of a source that seeks. If there is no index, rows are numbered over the whole source."""
 
     @question
     def replay(self) -> Iterator[Rows]:
@@ -84,7 +83,7 @@ class AbstractSource(abc.ABC):
 
     @abc.abstractmethod
     def __repr__(self) -> str:
-        """A description of the source, which differs for different sources."""
+        """A description that distinguishes the source from others."""
 
     @property
     def num_rows(self) -> int:
@@ -93,11 +92,11 @@ class AbstractSource(abc.ABC):
 
 
 class Cursor:
-    """Reads ranges of the rows of a source in a given order of its blocks, and keeps the block that it read last.
+    """Reads ranges of rows of a source, given an order of its blocks, and keeps the last block in memory.
 
     Args:
         source: the source.
-        order: the numbers of its blocks, in the order in which their rows count.
+        order: the numbers of its blocks, in the order in which rows are counted.
     """
 
     def __init__(self, source: AbstractSource, order: np.ndarray):
@@ -120,7 +119,7 @@ class Cursor:
 
     def _block(self, block: int) -> Rows:
         if self._held is None or self._held[0] != block:
-            self._held = None  # before the next one is read: two large blocks need not be in memory
+            self._held = None  # so that two large blocks are never in memory at once
             self._held = block, self._source.read(block) if self._source.seeks else self._replayed(block)
         return self._held[1]
 
@@ -134,17 +133,17 @@ class Cursor:
 
 
 def checked(rows: Rows, block: int, expected: int, where: str, names: tuple[list[str], list[str]]) -> Rows:
-    """The rows of a block, if their number is as expected and their numbers are finite.
+    """The rows of a block, after a check of their number and of their values.
 
     Args:
         rows: the rows.
         block: the number of the block.
         expected: how many rows it should have.
-        where: the name of their place in messages.
-        names: the names of the columns of x and of y in messages.
+        where: the file or the range of rows, for messages.
+        names: the names of the columns of x and of y, for messages.
 
     Raises:
-        ValueError: if they are not; the message names the place and the column.
+        ValueError: if their number has changed or a value is not finite; the message names the place and the column.
     """
     if len(rows) != expected:
         raise ValueError(
@@ -185,7 +184,7 @@ def in_blocks(batches: Iterator[Rows], size: int) -> Iterator[Rows]:
 
 
 def padded(rows: Rows, size: int) -> Rows:
-    """Rows and as many copies of the last one, without labels, as make them `size`.
+    """Rows, padded to `size` with copies of the last one without labels.
 
     Examples:
         >>> rows = padded(Rows(None, np.ones((2, 1)), np.arange(2), None), 3)

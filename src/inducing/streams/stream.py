@@ -1,4 +1,4 @@
-"""`Stream`: data larger than memory."""
+"""`Stream`, for data larger than memory."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,33 +18,33 @@ SAMPLE, PLACES = 20_000, 16  # rows of a sample, and the most blocks that it is 
 
 
 class Stream:
-    """Rows that are read while a model is trained on them, so that memory does not grow with their number.
+    """Rows that are read during training, so that memory does not grow with their number.
 
     Use it in place of the data in `ig.fit`, `ig.collapsed_elbo`, `ig.collapse` and `ig.evidence_upper_bound`. Where a
-    function needs data in memory, such as `ig.initialise.kmeans`, pass `stream.sample()`.
+    function needs data in memory, for example `ig.initialise.kmeans`, pass `stream.sample()`.
 
-    A minibatch is a function of the random key and the step alone. In each epoch the blocks of the source (row groups
-    of Parquet files) are permuted, and rows are shuffled inside a window. Each of several processes reads its own part;
-    together they have the same minibatch as a single process.
+    The minibatch of a step depends on the random key and the step only. In each epoch, the blocks of the source (such
+    as row groups of Parquet files) are permuted, and rows are shuffled within a window. With several processes, each
+    reads its own part, and together they have the same minibatch as a single process.
 
     Args:
         source: one of
 
             - a path, a folder, a pattern such as `"rows/*.parquet"`, a URI such as `"s3://bucket/rows"`, or a list of
-              these. Parquet, Arrow (`.arrow`, `.feather`), `.csv` and `.csv.gz` files; this needs pyarrow, which
-              `pip install 'inducing[tables]'` brings.
+              these. Files are Parquet, Arrow (`.arrow`, `.feather`), `.csv` or `.csv.gz`. This requires pyarrow:
+              `pip install 'inducing[tables]'`.
             - a pair of arrays (X, y), or one array [N, columns]; of a memory map only the rows that are needed are
               read.
             - an iterable of batches that can be repeated, such as a data loader, or a function that returns an
               iterator of them. Batches are pairs (X, y), `ig.Data`, or mappings of columns. Needs `num_data`.
         x: the name of the column of inputs, or a list of names; column numbers if the source is one array.
         y: the same for labels. Empty cells and NaN are missing labels.
-        weight: the name of a column that says how often each row counts.
-        index: the name of a column with the number of each datum, for whatever belongs to single data. By default rows
-            are counted from 0.
+        weight: the name of the column of weights: a row of weight 2 counts twice.
+        index: the name of a column with the number of each datum, for parameters that belong to single data. By
+            default, rows are numbered from 0.
         num_data: the number of rows, if the source gives batches.
         filesystem: a file system of pyarrow that opens the paths.
-        window: about how many rows are shuffled, and in memory, at a time.
+        window: the approximate number of rows that are in memory and shuffled together.
 
     Raises:
         ImportError: if files are to be read and pyarrow is not installed.
@@ -86,11 +86,15 @@ class Stream:
     def __repr__(self) -> str:
         return f"Stream({self._source!r}, {len(self)} rows, window {self._window})"
 
-    def sample(self) -> Data:
-        """Up to 20,000 rows in memory: the same on every process and for every random key.
+    def layout(self) -> np.ndarray:
+        """The rows of each block and those of the window: what the order of the rows depends on, besides the seed."""
+        return np.append(self._source.blocks, self._window)
 
-        They are random rows of up to 16 blocks, spread over the source. (A source that cannot be read in any order
-        gives the first 16 blocks of 65,536 rows.)
+    def sample(self) -> Data:
+        """Up to 20,000 rows in memory, the same on every process and for every random key.
+
+        They are drawn at random from up to 16 blocks that are spread over the source. If the source can only be read
+        from the beginning, they are drawn from its first 16 blocks of 65,536 rows.
 
         Returns:
             The rows as `ig.Data`.
@@ -101,12 +105,12 @@ class Stream:
         return Data(rows.x, rows.y, None, rows.index, rows.weight)
 
     def batches(self, batch_size: int, *, seed: int | tuple[int, ...] = 0, first: int = 0) -> Iterator[Data]:
-        """The minibatches of all steps, without end.
+        """Iterate over the minibatches of all steps, without end.
 
         Args:
             batch_size: the number of rows in a minibatch.
             seed: whole numbers that determine the order of the rows.
-            first: the step to begin with.
+            first: the first step.
 
         Returns:
             An iterator of `ig.Data`. A thread reads ahead.
@@ -132,13 +136,15 @@ class Stream:
         Args:
             batch_size: the number of rows in a minibatch, of which a part has an equal share.
             seed: whole numbers that determine the order of the rows.
-            first: the step to begin with.
+            first: the first step.
             part: the number of the part.
             parts: the number of parts, which divides `batch_size` and 64.
-            prepare: called for each minibatch in that thread; its results are yielded.
+            prepare: a function of a minibatch, called in that thread; its results are yielded.
         """
-        if not 1 <= batch_size <= len(self):
-            raise ValueError(f"batch_size must be from 1 to the number of rows, {len(self)}, got {batch_size}.")
+        if not isinstance(batch_size, int | np.integer) or not 1 <= batch_size <= len(self):
+            raise ValueError(
+                f"batch_size must be a whole number from 1 to the number of rows, {len(self)}, got {batch_size!r}."
+            )
         order = Order(self._source.blocks, self._source.seeks, batch_size, self._window, seed)
         if order.shards % parts:
             raise ValueError(
@@ -167,10 +173,10 @@ class Stream:
         """All rows once, in the order of the source, which a thread reads ahead.
 
         Args:
-            size: the number of rows of a chunk. The last chunks are filled with rows without labels.
+            size: the number of rows of a chunk. The last chunks are padded with rows without labels.
             part: the number of the part.
-            parts: the number of parts, all of which have equally many chunks.
-            prepare: called for each chunk in that thread; its results are yielded.
+            parts: the number of parts. All have the same number of chunks.
+            prepare: a function of a chunk, called in that thread; its results are yielded.
         """
 
         def read() -> Iterator[Rows]:
@@ -201,7 +207,7 @@ class Stream:
 
 
 def _closing(reader: Reader) -> Generator[Any]:
-    """The items of a reader, which is closed at the end."""
+    """Yield the items of a reader, and close it at the end."""
     try:
         yield from reader
     finally:
@@ -244,7 +250,10 @@ def _source(
         return Arrays(*(None if a is None else a if isinstance(a, np.ndarray) else np.asarray(a) for a in source))
     begin = _beginning(source)
     if num_data is None or num_data < 1:
-        raise ValueError(f"a source of batches needs num_data, the number of its rows, got {num_data!r}.")
+        raise ValueError(
+            f"a source of batches, here of type {type(source).__name__}, needs num_data, the number of its rows, got "
+            f"{num_data!r}. Pass arrays as a pair (X, y)."
+        )
     return Replayed(begin, int(num_data), names, others)
 
 
@@ -258,6 +267,10 @@ def _of_files(paths: list[str], names: tuple[list, list], others: tuple[Any, Any
 def _of_matrix(source: np.ndarray, names: tuple[list, list], others: tuple[Any, Any]) -> AbstractSource:
     if source.ndim != 2 or not names[1]:
         raise ValueError("an array must be [N, columns], with the numbers of its columns: x=[0, 1], y=2.")
+    width = source.shape[1]
+    for column in (*names[0], *names[1], *(column for column in others if column is not None)):
+        if not isinstance(column, int | np.integer) or not -width <= column < width:
+            raise ValueError(f"the columns of the array are numbered from 0 to {width - 1}, got {column!r}.")
     x = _Selected(source, names[0]) if names[0] else None
     rest = [None if column is None else source[:, column] for column in others]
     return Arrays(x, _Selected(source, names[1]), *rest)

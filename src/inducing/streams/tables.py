@@ -1,9 +1,9 @@
-"""Streams of files: Parquet by row groups, Arrow by record batches, CSV by ranges of lines, compressed CSV replayed."""
+"""Sources that are files: row groups of Parquet, record batches of Arrow, ranges of lines of CSV, compressed CSV."""
 
 import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ FORMATS = {
     ".ipc": "arrow",
     ".csv": "csv",
 }
-CHUNK = 2**24  # bytes of a CSV file that are looked at at a time
+CHUNK = 2**24  # bytes of a CSV file that are searched for line ends at a time
 
 
 class Columns(NamedTuple):
@@ -32,7 +32,7 @@ class Columns(NamedTuple):
 
     @property
     def all(self) -> list[str]:
-        """All of them, once each."""
+        """All names, without repetition."""
         return list(dict.fromkeys([*self.x, *self.y, *(n for n in (self.index, self.weight) if n is not None)]))
 
 
@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
 
 def pyarrow() -> Any:
-    """The package pyarrow, with the modules that files need."""
+    """Import pyarrow and the modules that read files."""
     try:
         import pyarrow as pa
         import pyarrow.csv
@@ -62,7 +62,7 @@ def pyarrow() -> Any:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError("streams of files need pyarrow; install it: pip install 'inducing[tables]'.") from error
+        raise ImportError("streams of files require pyarrow; install it: pip install 'inducing[tables]'.") from error
     return pa
 
 
@@ -146,7 +146,7 @@ class Tables(AbstractSource):
         columns: the names of the columns.
 
     Raises:
-        ValueError: if a file lacks a column, or one of a column's type is not a number; the message names both.
+        ValueError: if a file lacks a column or a column does not hold numbers; the message names both.
     """
 
     def __init__(self, files: list[File], filesystem: Any, columns: Columns):
@@ -165,7 +165,7 @@ class Tables(AbstractSource):
 
     def read(self, block: int) -> Rows:
         here = self._blocks[block]
-        with _naming(here.file.path):
+        with _naming(here.file.path, self._metadata):
             table = self._table(here)
         return self._checked(table, block, int(self._starts[block]), here.rows)
 
@@ -204,7 +204,7 @@ class Tables(AbstractSource):
                 yield self.read(block)
                 continue
             first = int(self._starts[block])
-            with _naming(file.path):
+            with _naming(file.path, self._metadata):
                 for batch in self._compressed(file):
                     yield self._checked(batch, block, first, batch.num_rows)
                     first += batch.num_rows
@@ -217,11 +217,13 @@ class Tables(AbstractSource):
         """The file, if it has not changed since the stream was made."""
         info = self._fs.get_file_info([file.path])[0]
         if not info.is_file:
-            raise FileNotFoundError("the file has vanished since the stream was made; files must not change meanwhile.")
+            raise FileNotFoundError(
+                "the file has vanished since the stream was made; files must not change during a fit."
+            )
         if info.size != file.size:
             raise ValueError(
                 f"the file has {info.size} bytes, and had {file.size} when the stream was made; files must not change "
-                "meanwhile. Write new rows to new files."
+                "during a fit. Write new rows to new files."
             )
         return self._fs.open_input_file(file.path)
 
@@ -253,10 +255,13 @@ class Tables(AbstractSource):
         return self._pa.csv.ConvertOptions(column_types=types, include_columns=wanted)
 
     def _blocks_of(self, file: File) -> list[Block]:
-        """The blocks of a file, whose columns are checked."""
+        """Check the columns of a file, and find its blocks."""
         pa = self._pa
-        with _naming(file.path):
+        if file.format == "csv.gz":
+            self._metadata[file.path] = names_in(file, self._fs)
+        with _naming(file.path, self._metadata):
             if file.format == "csv.gz":
+                self._check_names(self._metadata[file.path])
                 return [Block(file, 0, 0, sum(batch.num_rows for batch in self._compressed(file)))]
             source = self._open(file)
             if file.format == "parquet":
@@ -283,24 +288,25 @@ class Tables(AbstractSource):
 
     def _check_names(self, names: list[str]) -> None:
         for name in self._columns.all:
-            if name not in names:
-                raise ValueError(f"there is no column {name!r}; the columns are {', '.join(map(repr, names))}.")
+            if names.count(name) != 1:
+                how_many = "there is no column" if name not in names else "there are several columns"
+                raise ValueError(f"{how_many} {name!r}; the columns are {', '.join(map(repr, names))}.")
 
     def _ranges(self, file: File, source: Any) -> list[Block]:
-        """Ranges of lines of a CSV file, found in one pass. Line ends inside quotes do not end a row."""
+        """Find ranges of lines of a CSV file in one pass. Line ends within quotes do not end a row."""
         ends, quotes, offset, tail = [], 0, 0, b"\n\n"
         while chunk := source.read(CHUNK):
             data = np.frombuffer(tail + chunk, np.uint8)
             newlines, marks = np.flatnonzero(data[2:] == 10), np.flatnonzero(data[2:] == 34)
             before, second = data[newlines + 1], data[newlines]
-            newlines = newlines[(before != 10) & ~((before == 13) & (second == 10))]  # empty lines are no rows
+            newlines = newlines[(before != 10) & ~((before == 13) & (second == 10))]  # pyarrow skips empty lines
             if marks.size or quotes:
                 newlines = newlines[(np.searchsorted(marks, newlines) + quotes) % 2 == 0]
             ends.append(newlines + offset + 1)
             quotes, offset, tail = (quotes + marks.size) % 2, offset + len(chunk), (tail + chunk)[-2:]
         lines = np.concatenate([*ends, np.zeros(0, np.int64)])
         if not tail.endswith(b"\n"):
-            lines = np.append(lines, offset)  # the last line has no end
+            lines = np.append(lines, offset)  # the last line is not terminated
         if lines.size == 0:
             return []
         source.seek(0)
@@ -312,10 +318,15 @@ class Tables(AbstractSource):
 
 
 class _naming:
-    """Errors inside the block say which file they come from."""
+    """Adds the path of the file, and the name of the column, to errors inside the block.
 
-    def __init__(self, path: str):
-        self._path = path
+    Args:
+        path: the path of the file.
+        headers: the names of the columns of CSV files, by their paths.
+    """
+
+    def __init__(self, path: str, headers: Mapping[str, Any] | None = None):
+        self._path, self._headers = path, {} if headers is None else headers
 
     def __enter__(self) -> None:
         return None
@@ -326,4 +337,10 @@ class _naming:
         if isinstance(error, OSError) and not isinstance(error, ValueError):
             raise OSError(f"{self._path} cannot be read: {error}") from error
         if isinstance(error, ValueError | KeyError):  # those of pyarrow derive from these
-            raise ValueError(f"{self._path}: {error}") from error
+            told = re.sub(r"In CSV column #(\d+)", self._column, str(error))
+            raise ValueError(f"{self._path}: {told}") from error
+
+    def _column(self, found: re.Match) -> str:
+        """The name of a column that a message refers to by number."""
+        header = self._headers.get(self._path)
+        return f"column {header[int(found[1])]!r}" if header else found[0]

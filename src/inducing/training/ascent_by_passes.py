@@ -1,7 +1,8 @@
 """The collapsed bound and its gradient by two passes over a stream.
 
-With the sums S(θ) over the rows, the bound is B(S). The first pass gives S and with it the cotangent S̄ = ∂B/∂S; the
-second gives the gradient Σ_n S̄ · ∂s_n/∂θ, in which S̄ is held fixed. It is that of `ig.elbo` at the optimal q(u).
+The bound is a function B(S) of sums S(θ) over the rows. The first pass computes S, which determines the cotangent
+S̄ = ∂B/∂S. The second pass computes the gradient Σ_n S̄ · ∂s_n/∂θ for fixed S̄. It equals the gradient of `ig.elbo` at the
+optimal q(u).
 """
 
 from collections.abc import Callable
@@ -21,10 +22,10 @@ from inducing.training.problem import Problem, flat
 
 
 class StreamedAscent(NamedTuple):
-    """What L-BFGS maximises on a stream.
+    """The objective that L-BFGS maximises on a stream.
 
     Attributes:
-        problem: the model split into free arrays and all the rest.
+        problem: the model, split into free arrays and the rest.
         passes: passes over the stream.
         log_prior: a function of the model that is added to the bound, or None.
     """
@@ -34,7 +35,7 @@ class StreamedAscent(NamedTuple):
     log_prior: Callable | None
 
     def trace(self, free: list[Array], key: Array | None) -> None:
-        """Nothing: the programs are traced during the first pass."""
+        """Do nothing: the programs are traced during the first pass."""
 
     def numbers(self, free: list[Array], key: Array | None) -> np.ndarray:
         """The bound at free arrays, followed by its gradient."""
@@ -52,7 +53,7 @@ def sums_at(problem: Problem, free: list[Array], rows: Data) -> Counted:
 
 
 def slope_at(problem: Problem, free: list[Array], cotangent: Statistics, rows: Data) -> list[Array]:
-    """S̄ · ∂s/∂θ of some rows."""
+    """S̄ · ∂s/∂θ for some rows."""
 
     def weighted(free: list[Array]) -> Float[Array, ""]:
         stats = sums_of_rows(problem.model(free), rows).stats

@@ -28,6 +28,10 @@ class Drawn:
         new, values = jax.block_until_ready(compiled(advance)(loop, pace, state, own_array(n, np.int32)))
         return new, np.asarray(values, float)[:n]
 
+    def seconds_of_a_step(self, measured: float) -> float:
+        """The time of a step."""
+        return measured
+
     def close(self) -> None:
         """End."""
 
@@ -73,6 +77,10 @@ class Streamed:
             self._agreement.hears(said)
         numbers = np.concatenate([np.asarray(local(found), float)[:k] for found, k in values])
         return jax.block_until_ready(local(state)), numbers
+
+    def seconds_of_a_step(self, measured: float) -> float:
+        """The time of a step, the same on all processes, which therefore take equally many steps at a time."""
+        return self._agreement.seconds_of_a_step(measured)
 
     def close(self) -> None:
         """Stop reading."""

@@ -34,6 +34,7 @@ from inducing.training.noise import is_no_better_than_constant, noise_share
 from inducing.training.plan import LBFGS, Plan, make_plan
 from inducing.training.problem import Problem, free_positions, make_problem, restore_ties
 from inducing.training.run import Run, Seed
+from inducing.training.same_call import check_same_call
 from inducing.training.scales import automatic_scales, with_shorter_lengthscales
 
 SPREAD = 1.5  # standard deviation between starts of the logarithms of positive parameters
@@ -232,6 +233,7 @@ def fit(
             seconds=seconds,
         )
     )
+    check_same_call(given)
     job, clock = _plan(given), Clock()
     checkpoint_of_fit = contextlib.nullcontext() if given.checkpoint is None else opened(given, clock)
     with limited_threads(), deferred_interrupt() as look, checkpoint_of_fit as saved:

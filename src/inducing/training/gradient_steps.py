@@ -85,7 +85,8 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
             return stop
         if checkpoint is not None:
             checkpoint.keep(stepper.state, monitor)
-        n = int(n * SECONDS / max(elapsed, 1e-6))
+        seconds = stepper.batches.seconds_of_a_step(elapsed / n)
+        n = int(SECONDS / seconds) if seconds > 0.0 else 1
     _judge_last(stepper, monitor, noisy, look)
     if monitor.step < monitor.total:
         return TIME
