@@ -245,7 +245,6 @@ def test_files_must_not_change(tmp_path):
         (lambda: ig.Stream([{"a": Y}], x="a", y="b", num_data=N).sample(), ValueError, "a batch has no column 'b'"),
         (lambda: ig.Stream(X, x=0, y=2), ValueError, "numbered from 0 to 1, got 2"),
         (lambda: ig.Stream(X, x="a", y=1), ValueError, "numbered from 0 to 1, got 'a'"),
-        (lambda: next(ig.Stream((X, Y)).batches(4.0)), ValueError, "batch_size must be a whole number"),
     ],
 )
 def test_what_is_refused(make, error, says):

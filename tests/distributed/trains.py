@@ -7,8 +7,10 @@ import json
 import os
 import re
 import sys
+import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 
@@ -134,7 +136,8 @@ def stopped():
     def ask(progress):
         return process()[0] == process()[1] - 1 and progress.step >= 30
 
-    gradient_steps.SECONDS = 0.4 if process()[0] else 1e-9  # one of them would like to look at its clock more often
+    speed = 1e6 if process()[0] == 0 else 1.0  # by its clock, the first process needs much longer for a step
+    gradient_steps.time = SimpleNamespace(perf_counter=lambda: speed * time.perf_counter())
     first = fit(model(), method="adam", batch_size=B, steps=4000, callback=ask)
     second = fit(model(), method="adam", batch_size=B, steps=10**6, seconds=3.0 + 5.0 * process()[0])
     return {
