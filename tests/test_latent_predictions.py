@@ -79,6 +79,9 @@ def test_intervals_of_no_number_and_of_infinite_variance():
         assert np.isnan([ends[0][0, 0], ends[1][0, 0]]).all()
         if likelihood.has_gaussian_noise(1):
             np.testing.assert_array_equal([ends[0][1, 0], ends[1][1, 0]], [-np.inf, np.inf])
+    for likelihood, ends in ((ig.likelihoods.LogNormal(), [0.0, np.inf]), (ig.likelihoods.Poisson(), [np.nan] * 2)):
+        infinite = likelihood.predictive(jnp.ones((1, 1)), jnp.full((1, 1), np.inf)).interval()
+        np.testing.assert_array_equal(np.ravel(infinite), ends)
     heavy = ig.likelihoods.StudentT(df=1.5).predictive(jnp.zeros((1, 1)), jnp.zeros((1, 1)))  # finite quantiles
     assert np.isinf(heavy.variance).all() and np.isfinite(heavy.interval()[1]).all()
 

@@ -24,9 +24,10 @@ def _search_real(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
 
 
 def _search_positive(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
-    """Search for t in y = e^t."""
+    """Search for t in y = e^t; beyond all numbers of the dtype, y is 0 or infinite."""
     reach = jnp.full_like(mean, 0.98 * math.log(float(jnp.finfo(mean.dtype).max)))
-    return jnp.exp(crossing(lambda t: cdf(jnp.exp(t)) - q, -reach, reach, _steps(mean)))
+    t = crossing(lambda t: cdf(jnp.exp(t)) - q, -reach, reach, _steps(mean))
+    return jnp.exp(jnp.where(jnp.abs(t) > 0.9999 * reach, jnp.copysign(jnp.inf, t), t))
 
 
 def _search_unit(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
@@ -56,7 +57,8 @@ def _search_count(cdf: Cdf, q: Array, mean: Array, variance: Array) -> Array:
 
     top = jax.lax.while_loop(too_small, lambda k: k + 1, jnp.zeros((), int))
     found = jax.lax.fori_loop(0, top, step, jnp.full_like(mean, -1.0)) + 1
-    return jnp.where(jnp.isnan(mean), jnp.nan, found)
+    unknown = jnp.isnan(mean) | jnp.isnan(cdf(jnp.zeros_like(mean)))  # as for infinite variances
+    return jnp.where(unknown, jnp.nan, found)
 
 
 def _steps(mean: Array) -> int:
