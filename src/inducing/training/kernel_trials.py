@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Array
 
@@ -17,7 +16,6 @@ from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.priors.base import AbstractPrior
-from inducing.scores import log_score
 from inducing.training.fit import FitResult
 from inducing.training.initialise import kmeans
 from inducing.training.kernel_search import NEW, rows_of_search
@@ -27,7 +25,6 @@ from inducing.training.scales import scales
 POINTS = 64  # inducing points of a trial
 LONG = {"steps": 100, "learning_rate": 0.1, "gamma": 0.3}  # steps for classes,
 SHORT = {"steps": 400, "learning_rate": 0.03, "gamma": 0.1}  # and for numbers, which may have little noise
-CLOSE = 0.005  # nats for each judge, within which the kernel with fewer terms wins
 
 TRIALS = (
     ("Matern52",),
@@ -42,11 +39,16 @@ TRIALS = (
 
 
 class Trial(NamedTuple):
-    """A kernel that was tried: the log density of held-out labels, for each of them, and the trained model."""
+    """A kernel that was tried: the weighted log density of each held-out row, and the trained model."""
 
-    score: float
+    judged: np.ndarray
     candidate: tuple[str, ...]
     model: Model
+
+    @property
+    def score(self) -> float:
+        """The mean log density."""
+        return float(self.judged.mean())
 
 
 def try_kernels(
@@ -60,8 +62,9 @@ def try_kernels(
     """Train candidates on at most 384 labels by the bound, and let 128 others judge them (of more than 3,000: twice as
     many).
 
-    The candidate with the largest log density of the judges wins, or of those within 0.005 nats for each judge, the one
-    with the fewest terms. A candidate starts where the best one with some of its terms has ended.
+    The candidate with the largest log density of the judges wins, if it exceeds that of the first candidate by more
+    than the standard error of the difference; else the first one. A candidate starts where the best one with some of
+    its terms has ended.
 
     Args:
         data: the data.
@@ -89,9 +92,11 @@ def try_kernels(
         model = _opened(start if best is None else best.model, share)
         label = f"{' + '.join(candidate)} on {rows.count} rows"
         trained = fit_rows(model, rows.train, label, method="natgrad", initialise=False, **steps).model
-        tried.append(Trial(_score(trained, rows.both, rows.train), candidate, trained))
-    most = max(trial.score for trial in tried)
-    won = min((t for t in tried if t.score >= most - CLOSE), key=lambda t: (len(t.candidate), -t.score))
+        tried.append(Trial(_judged(trained, rows.both, rows.train), candidate, trained))
+    won = max(tried, key=lambda trial: trial.score)
+    change = won.judged - tried[0].judged
+    if change.mean() <= change.std() / np.sqrt(len(change)):
+        won = tried[0]
     others = ", ".join(f"{' + '.join(t.candidate)} {t.score:.3g}" for t in tried if t is not won)
     said = f"kernel {' + '.join(won.candidate)}: {won.score:.3g} nats for each of {rows.judges} held-out labels"
     return _without_gates(won.model), won.model.likelihood, f"{said} ({others})"
@@ -144,8 +149,12 @@ def _prior(model: Model) -> AbstractPrior:
     return layer.prior
 
 
-def _score(model: Model, both: Data, train: Data) -> float:
-    """The mean log density of the labels in `both` that are not in `train`."""
-    judges = both.rows(own_array(np.flatnonzero(np.asarray(both.weight) > np.asarray(train.weight)), int))
+def _judged(model: Model, both: Data, train: Data) -> np.ndarray:
+    """The log density of each row in `both` that is not in `train`, times its weight as a multiple of their mean."""
+    weight = np.asarray(both.weight)
+    chosen = np.flatnonzero(weight > np.asarray(train.weight))
+    if not chosen.size:  # of three rows or fewer: all kernels are equally good
+        return np.zeros(1)
+    judges = both.rows(own_array(chosen, int))
     y = np.where(np.asarray(judges.mask), np.asarray(judges.y), np.nan)
-    return -log_score(jax.block_until_ready(model.predict(judges.x)), y, weight=np.asarray(judges.weight))
+    return np.asarray(model.predict(judges.x).log_prob(y)) * weight[chosen] / weight[chosen].mean()
