@@ -27,6 +27,7 @@ MOST_EFFECTS = 6  # the most columns whose effects are shown
 TITLES = {"R²": "variance explained (R²)", "in 95 % interval": "inside the 95 % interval"}  # on cards
 LEAST = 0.005  # the smallest total effect that is shown
 SHOWN = 14  # the most columns in the text of a row
+DATES = 60  # points of the effect of dates, which may be periodic
 FAR = 0.5  # a row is far if the data say less than this share of what they say about a typical training row
 
 
@@ -374,9 +375,10 @@ class _Report:
         common = np.arange(len(values)) if self.rows else _frequent(values)
         if len(common) == 0:
             return None
-        where, settings = grid(values[common], c.X[common][:, own], 20)
-        found = effect_at(c.model, c.X, column.name, own, where, settings)
         dates = np.asarray(column.values).dtype.kind == "M"
+        points = DATES if dates else 20
+        where, settings = grid(values[common], c.X[common][:, own], points)
+        found = effect_at(c.model, c.X, column.name, own, where, settings)
         return found._replace(values=_as_dates(found.values)) if dates else found
 
     def columns(self) -> str:
@@ -384,7 +386,9 @@ class _Report:
         c, found = self.contents, self.relevance
         rows = []
         for g, column in enumerate(c.columns):
-            rows.append([column.name, column.decision or _kind(column.values), f"{found.total[g].mean():.1%}"])
+            rows.append(
+                [column.name, column.decision or _kind(column.values), f"{min(found.total[g].mean(), 1.0):.1%}"]
+            )
         rows += [[name, f"left out: {reason}", "–"] for name, reason in c.left_out.items()]
         return table(["column", "how it is used", "total effect"], rows, "All columns of the table")
 

@@ -166,7 +166,7 @@ table.scores td:nth-child(2) { font-weight: 600; }
 table.scores td, table.scores thead th:not(:first-child):not(:last-child) { white-space: nowrap; }
 table.scores td:last-child { color: var(--soft); white-space: normal; min-width: 13rem; }
 table.facts { table-layout: fixed; width: 100%; }
-table.facts caption { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
+table.facts caption { font-size: 0; padding: 0; }
 table.facts tr > :first-child { width: 13rem; }
 footer { border-top: 1px solid var(--line); color: var(--soft); font-size: 0.85rem; padding: 1rem;
   max-width: 1080px; margin: 0 auto; }
