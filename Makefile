@@ -56,7 +56,8 @@ bench: .venv/test.stamp $(PEERS)
 bench-fit: .venv/test.stamp $(PEERS)
 	$(BIN)/python benchmarks/fit.py $(BENCH)
 	$(BIN)/python benchmarks/classics.py
-	$(BIN)/python benchmarks/defaults.py
+	$(BIN)/python benchmarks/defaults.py $(DEFAULTS)
+	$(BIN)/python benchmarks/defaults.py --libraries ours --data protein --seconds 600 --splits 0 1
 	$(BIN)/python benchmarks/tables.py
 
 # PyTorch goes first, by itself, so that nothing else chooses its version.

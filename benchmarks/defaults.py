@@ -4,13 +4,17 @@
     python benchmarks/defaults.py --data autompg --splits 0 1           some of it
     python benchmarks/defaults.py --libraries ours lightgbm             some libraries
     python benchmarks/defaults.py --libraries ours --data protein --seconds 600
+    python benchmarks/defaults.py --missing                             only runs that have no result yet
     python benchmarks/defaults.py --python boosting=PATH                the Python of an environment
 
 The data are in the folder that `INDUCING_DATA` names (default `../shared/data`). A split trains on nine tenths of the
 rows; there are ten for at most 2,000 rows, and five for more. Inputs and numeric targets are standardised on the
-training rows. Each fit has a process of its own, so that compilation is a part of its seconds. Exact GPs run up to
-3,000 rows (exact classification, by scikit-learn, up to 1,000). Results are merged into
-`benchmarks/results/defaults.json`, and a plot of quality against time is drawn beside it.
+training rows. Each fit has a process of its own without a cache of compiled programs, so that compilation is a part of
+its seconds. Exact GPs run up to 3,000 rows (exact classification, by scikit-learn, up to 1,000). A run that fails, or
+takes longer than `--limit` seconds, is recorded with its error, and the next one starts.
+
+Results are merged into `benchmarks/results/defaults.json` after each run. At the end a plot of quality against time is
+drawn beside it, and tables are printed and written into `docs/benchmarks.md`.
 """
 
 import argparse
@@ -19,8 +23,9 @@ import datetime
 import json
 import math
 import os
-import statistics
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +35,8 @@ from speed import HERE, ROOT, Worker, machine, pythons
 
 RESULTS = HERE / "results" / "defaults.json"
 REGRESSION = (
-    "yacht", "autompg", "energy", "concrete", "airfoil", "wine", "kin8nm", "power", "pol", "elevators", "protein",
+    "yacht", "autompg", "diabetes", "energy", "concrete", "airfoil", "wine", "kin8nm", "power", "pol", "elevators",
+    "protein",
 )  # fmt: skip
 CLASSIFICATION = ("penguins", "breast-cancer", "weather", "digits", "banana")
 LIBRARIES = {  # name: (environment, worker, the most rows for regression and for classification)
@@ -43,6 +49,8 @@ LIBRARIES = {  # name: (environment, worker, the most rows for regression and fo
 }
 NORMAL_975 = 1.959963984540054
 SMALLEST = 1e-15  # probabilities below it count as it
+LIMIT = 1800  # seconds that a run may take
+FEW = 2000  # up to so many rows there are ten splits, else five
 
 
 def folder() -> Path:
@@ -71,31 +79,38 @@ def encoded(name: str, target: str, left_out: tuple[str, ...]) -> tuple[np.ndarr
     return np.stack(columns, axis=1), np.array([row[target] for row in rows])
 
 
-def whole(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Inputs, labels, and the test rows of each split [N, splits] if the data come with them."""
+def whole(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, labels, and the test rows of each split [N, splits]: those that come with the data, or random ones."""
+    mask = None
     if name in ("penguins", "weather"):
-        return *encoded(name, "species" if name == "penguins" else "weather", ()), None
-    if name in ("digits", "breast-cancer"):
-        from sklearn.datasets import load_breast_cancer, load_digits
+        X, y = encoded(name, "species" if name == "penguins" else "weather", ())
+    elif name in ("digits", "breast-cancer", "diabetes"):
+        from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-        return *(load_digits if name == "digits" else load_breast_cancer)(return_X_y=True), None
-    with np.load(folder() / f"{name}.npz") as file:
-        if name == "banana":
-            return file["X_large"], file["Y_large"][:, 0], None
-        mask = file["test_mask" if "test_mask" in file else "pbp_test_mask"]
-        return np.asarray(file["X"], float), np.asarray(file["Y"], float).reshape(-1), mask.astype(bool)
+        load = {"digits": load_digits, "breast-cancer": load_breast_cancer, "diabetes": load_diabetes}[name]
+        X, y = load(return_X_y=True)
+    else:
+        with np.load(folder() / f"{name}.npz") as file:
+            if name == "banana":
+                X, y = file["X_large"], file["Y_large"][:, 0]
+            else:
+                X, y = np.asarray(file["X"], float), np.asarray(file["Y"], float).reshape(-1)
+                mask = file["test_mask" if "test_mask" in file else "pbp_test_mask"].astype(bool)
+    if mask is None:
+        orders = [np.random.default_rng(s).permutation(len(X)) for s in range(10)]
+        mask = np.stack([order < len(X) // 10 for order in orders], axis=1)
+    return X, y, mask
 
 
-def split(X: np.ndarray, y: np.ndarray, mask: np.ndarray | None, s: int) -> dict[str, np.ndarray]:
-    """Train and test rows of split s, standardised on the training rows; classes are 0, 1, …"""
-    test = mask[:, s] if mask is not None else np.random.default_rng(s).permutation(len(X)) < len(X) // 10
+def split(X: np.ndarray, y: np.ndarray, test: np.ndarray, classes: bool) -> dict[str, np.ndarray]:
+    """Train and test rows, standardised on the training rows; classes are 0, 1, …"""
     train = ~test
     centre, spread = X[train].mean(axis=0), X[train].std(axis=0)
     X = (X - centre) / np.where(spread > 0, spread, 1.0)
     out = {"X": X[train], "Xtest": X[test]}
-    if mask is None:
-        classes, codes = np.unique(y, return_inverse=True)
-        return out | {"y": codes[train], "ytest": codes[test], "classes": np.array(len(classes))}
+    if classes:
+        names, codes = np.unique(y, return_inverse=True)
+        return out | {"y": codes[train], "ytest": codes[test], "classes": np.array(len(names))}
     y = (y - y[train].mean()) / y[train].std()
     return out | {"y": y[train], "ytest": y[test]}
 
@@ -127,11 +142,14 @@ def scores(answer: dict, a: dict[str, np.ndarray]) -> dict[str, Any]:
     return out
 
 
-def run(library: str, python: str, a: dict[str, np.ndarray], seconds: float | None) -> dict[str, Any]:
-    """Fit and predict one split in a new process."""
+def run(library: str, python: str, a: dict[str, np.ndarray], seconds: float | None, limit: float) -> dict[str, Any]:
+    """Fit and predict one split in a new process, which is killed after `limit` seconds."""
     log = ROOT / "out" / f"defaults-{library}.log"
     log.parent.mkdir(exist_ok=True)
     worker = Worker(LIBRARIES[library][1], python, log)
+    timer = threading.Timer(limit, worker.process.kill)
+    timer.start()
+    began = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory() as name:
             path = Path(name) / "split.npz"
@@ -139,35 +157,13 @@ def run(library: str, python: str, a: dict[str, np.ndarray], seconds: float | No
             arguments = {"path": str(path), "method": library}
             if library == "ours" and seconds is not None:
                 arguments["seconds"] = seconds
-            return scores(worker.ask(do="call", name="run", arguments=arguments), a)
+            answer = worker.ask(do="call", name="run", arguments=arguments)
     finally:
+        timer.cancel()
         worker.close()
-
-
-def paired(ours: dict[str, dict], theirs: dict[str, dict], what: str) -> tuple[float, float] | None:
-    """The mean difference over the splits that both have, and its standard error (NaN for one split)."""
-    common = [s for s in ours if what in ours[s] and what in theirs.get(s, {})]
-    differences = [ours[s][what] - theirs[s][what] for s in common]
-    if not differences:
-        return None
-    error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
-    return statistics.fmean(differences), error
-
-
-def average(splits: dict[str, dict], what: str) -> float | None:
-    """The mean over splits that have it."""
-    values = [entry[what] for entry in splits.values() if what in entry]
-    return statistics.fmean(values) if values else None
-
-
-def ranks(results: dict[str, dict], what: str, higher: bool) -> dict[str, float]:
-    """The mean rank of each library over the data sets on which it has a score; 1 is best."""
-    places: dict[str, list[float]] = {}
-    for libraries in results.values():
-        means = {library: m for library, splits in libraries.items() if (m := average(splits, what)) is not None}
-        for place, library in enumerate(sorted(means, key=lambda k: means[k], reverse=higher), 1):
-            places.setdefault(library, []).append(place)
-    return {library: statistics.fmean(values) for library, values in places.items()}
+    if "error" in answer and time.perf_counter() - began >= limit:
+        answer = {"error": f"not done after {limit:g} seconds"}
+    return scores(answer, a)
 
 
 def plot(results: dict[str, dict], path: Path) -> None:
@@ -176,6 +172,7 @@ def plot(results: dict[str, dict], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from defaults_tables import average
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for axis, kind, title in zip(axes, (REGRESSION, CLASSIFICATION), ("regression", "classification"), strict=True):
@@ -204,27 +201,32 @@ def shown(name: str, s: int, library: str, entry: dict[str, Any]) -> str:
     return f"{name:14} split {s} {library:11} " + "  ".join(f"{k} {entry[k]:.4g}" for k in keys)
 
 
-def measured(names: list[str], libraries: list[str], found: dict[str, str], options: Any, save: Callable) -> None:
+def measured(found: dict[str, str], options: Any, known: dict[str, dict], save: Callable) -> None:
     """Run what was asked for, one library after the other on each split."""
-    for name in names:
-        X, y, mask = whole(name)
-        for s in options.splits if options.splits is not None else range(10 if len(X) <= 2000 else 5):
-            a = split(X, y, mask, s)
-            for library in libraries:
+    for name in options.data or [*REGRESSION, *CLASSIFICATION]:
+        X, y, tests = whole(name)
+        classes = name in CLASSIFICATION
+        for s in options.splits if options.splits is not None else range(10 if len(X) <= FEW else 5):
+            a = split(X, y, tests[:, s], classes)
+            for library in options.libraries:
                 environment, _, most, most_classes = LIBRARIES[library]
-                if environment in found and len(a["X"]) <= (most if mask is not None else most_classes):
-                    entry = run(library, found[environment], a, options.seconds)
-                    save(name, library, s, entry)
-                    print(shown(name, s, library, entry), flush=True)
+                kept = f"ours-{options.seconds:g}" if library == "ours" and options.seconds is not None else library
+                done = options.missing and "seconds" in known.get(name, {}).get(kept, {}).get(str(s), {})
+                if environment in found and len(a["X"]) <= (most_classes if classes else most) and not done:
+                    entry = run(library, found[environment], a, options.seconds, options.limit)
+                    save(name, kept, s, entry | {"rows": len(a["X"])})
+                    print(time.strftime("%H:%M:%S"), shown(name, s, kept, entry), flush=True)
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Run, print, merge into the results, draw."""
+    """Run, print, merge into the results, draw, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", choices=REGRESSION + CLASSIFICATION, metavar="NAME")
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
     parser.add_argument("--splits", nargs="+", type=int)
     parser.add_argument("--seconds", type=float, help="a limit for each of our fits; kept as the library ours-SECONDS")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds after which a run is killed")
+    parser.add_argument("--missing", action="store_true", help="only runs that have no result yet")
     parser.add_argument("--python", action="append", default=[], metavar="ENVIRONMENT=PATH")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
@@ -233,17 +235,20 @@ def main(arguments: list[str] | None = None) -> dict:
     found = pythons(options.python, environments)
 
     def save(name: str, library: str, s: int, entry: dict) -> None:
-        if library == "ours" and options.seconds is not None:
-            library = f"ours-{options.seconds:g}"
         entry["date"] = datetime.date.today().isoformat()
         results["sets"].setdefault(name, {}).setdefault(library, {})[str(s)] = entry
         results["machine"] = machine()
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(results, indent=1) + "\n")
 
-    measured(options.data or [*REGRESSION, *CLASSIFICATION], options.libraries, found, options, save)
+    measured(found, options, results["sets"], save)
     if results["sets"]:
         plot(results["sets"], options.out.with_suffix(".png"))
+        import defaults_tables
+
+        print(*defaults_tables.made(results["sets"]).values(), sep="\n\n")
+        if options.out == RESULTS:
+            defaults_tables.write(results["sets"])
     return results
 
 

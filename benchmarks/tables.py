@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from cases import CASES, GROWTH, PEERS
-from defaults import CLASSIFICATION, LIBRARIES, REGRESSION, average, paired, ranks
 from fit import QUALITY, RACE, RUNNERS, verdict
 
 HERE = Path(__file__).resolve().parent
@@ -248,42 +247,6 @@ def fourier_table(rows: list[dict]) -> str:
     )
 
 
-def defaults_table(sets: dict, kind: tuple[str, ...], errors: str) -> str:
-    """Each data set with the log density of every library, its difference from ours, `errors`, and seconds."""
-    header = ["", "library", "log density", "ours − theirs", errors, "coverage of 95 %", "seconds", "splits"]
-    rows = []
-    for name in kind:
-        libraries = sets.get(name, {})
-        known = {k: average(v, "log_density") for k, v in libraries.items()}
-        best = max((m for m in known.values() if m is not None), default=None)
-        for library, splits in libraries.items():
-            means = {what: average(splits, what) for what in ("log_density", errors, "coverage", "seconds")}
-            cells = ["–" if m is None else f"{m:.3g}" if what == "seconds" else f"{m:.3f}" for what, m in means.items()]
-            if best is not None and known[library] == best:
-                cells[0] = f"**{cells[0]}**"
-            difference = None if library == "ours" else paired(libraries.get("ours", {}), splits, "log_density")
-            said = "" if difference is None else f"{difference[0]:+.3f} ± {difference[1]:.3f}"
-            rows.append([name if library == next(iter(libraries)) else "", library, cells[0], said, *cells[1:]])
-            rows[-1].append(str(sum("seconds" in entry for entry in splits.values())))
-    return table(header, rows)
-
-
-def defaults_ranks(sets: dict) -> str:
-    """Mean ranks over the regression sets, and the median seconds."""
-    sets = {name: sets[name] for name in REGRESSION if name in sets}
-    by_density, by_error = ranks(sets, "log_density", higher=True), ranks(sets, "rmse", higher=False)
-    rows = []
-    for library in LIBRARIES:
-        times = [average(sets[name].get(library, {}), "seconds") for name in sets]
-        known = [t for t in times if t is not None]
-        if known:
-            places = (
-                "–" if place is None else f"{place:.2f}" for place in (by_density.get(library), by_error.get(library))
-            )
-            rows.append([library, *places, f"{statistics.median(known):.3g}"])
-    return table(["library", "rank by log density", "rank by RMSE", "median seconds"], rows)
-
-
 def replace(page: str, name: str, text: str) -> str:
     """Put text between the markers of a table."""
     pattern = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.S)
@@ -312,10 +275,10 @@ def main() -> None:
         page = replace(page, "fourier", fourier_table(json.loads(fourier.read_text())))
     defaults = HERE / "results" / "defaults.json"
     if defaults.exists():
-        sets = json.loads(defaults.read_text())["sets"]
-        page = replace(page, "defaults-regression", defaults_table(sets, REGRESSION, "rmse"))
-        page = replace(page, "defaults-classification", defaults_table(sets, CLASSIFICATION, "accuracy"))
-        page = replace(page, "defaults-ranks", defaults_ranks(sets))
+        import defaults_tables  # which imports this module
+
+        for name, text in defaults_tables.made(json.loads(defaults.read_text())["sets"]).items():
+            page = replace(page, name, text)
     if fit.exists():
         results = json.loads(fit.read_text())
         tables = {"quality": quality_table, "classics": classics_list, "deep": deep_table, "race": race_table}

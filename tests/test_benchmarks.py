@@ -14,7 +14,7 @@ import pytest
 import inducing as ig
 
 ROOT = Path(__file__).resolve().parent.parent / "benchmarks"
-MODULES = ("cases", "speed", "fit", "defaults", "tables", "scale", "scale_tables")
+MODULES = ("cases", "speed", "fit", "defaults", "tables", "defaults_tables", "scale", "scale_tables")
 MODULES += ("protocol", "race", "ours", "fit_ours")
 
 
@@ -152,27 +152,33 @@ def test_a_race_is_won_by_who_first_comes_near_the_best_peer(scripts):
 def test_defaults_are_scored_and_compared(scripts):
     defaults, rng = scripts["defaults"], np.random.default_rng(0)
     X, y = rng.normal(5.0, 3.0, (40, 2)), rng.normal(7.0, 2.0, 40)
-    mask = np.arange(40)[:, None] % 10 == np.arange(2)
-    a = defaults.split(X, y, mask, 1)
+    test = np.arange(40) % 10 == 1
+    a = defaults.split(X, y, test, False)
     assert len(a["Xtest"]) == 4 and abs(a["y"].mean()) < 1e-12 and a["X"].std(axis=0) == pytest.approx(1.0)
-    np.testing.assert_allclose(a["ytest"] - a["ytest"][0], (y[1::10] - y[1]) / y[~mask[:, 1]].std())
+    np.testing.assert_allclose(a["ytest"] - a["ytest"][0], (y[1::10] - y[1]) / y[~test].std())
     answer = {"mean": (a["ytest"] + 0.5).tolist(), "deviation": [0.5] * 4, "seconds": 1.0}
     found = defaults.scores(answer, a)
     assert found["rmse"] == pytest.approx(0.5) and found["coverage"] == 1.0
     assert found["log_density"] == pytest.approx(-0.5 * np.log(2.0 * np.pi * 0.25) - 0.5)
 
-    classes = defaults.split(X, np.where(y > 7.0, "b", "a"), None, 0)
+    classes = defaults.split(X, np.where(y > 7.0, "b", "a"), test, True)
     right = {"probabilities": np.eye(2)[classes["ytest"]].tolist(), "seconds": 1.0}
     assert defaults.scores(right, classes)["accuracy"] == 1.0 and defaults.scores(right, classes)["log_density"] == 0.0
 
+    tables = scripts["defaults_tables"]
     ours = {"0": {"log_density": 1.0, "seconds": 1.0}, "1": {"log_density": 3.0, "seconds": 2.0}}
     theirs = {"0": {"log_density": 0.0, "seconds": 3.0}, "1": {"log_density": 1.0, "seconds": 3.0}, "2": {"error": "x"}}
-    assert defaults.paired(ours, theirs, "log_density") == (1.5, 0.5)
-    results = {"yacht": {"ours": ours, "lightgbm": theirs}}
-    assert defaults.ranks(results, "log_density", higher=True) == {"ours": 1.0, "lightgbm": 2.0}
-    table = scripts["tables"].defaults_table(results, ("yacht",), "rmse")
-    assert "| yacht | ours | **2.000** |" in table and "+1.500 ± 0.500" in table
-    assert "| ours | 1.00 | – | 1.5 |" in scripts["tables"].defaults_ranks(results)
+    assert tables.paired(ours, theirs, "log_density") == (1.5, 0.5)
+    results = {"yacht": {"ours": ours, "lightgbm": theirs, "sklearn-gp": theirs}}
+    assert tables.ranks(results, "log_density", higher=True) == {"ours": 1.0, "lightgbm": 2.0, "sklearn-gp": 3.0}
+    table = tables.defaults_table(results, ("yacht",), "rmse")
+    assert "| yacht | ours | **2.000** |" in table and "+1.500 ± 0.500" in table and "2, 1 failed |" in table
+    assert "| ours | 1.00 | – | 1.5 |" in tables.defaults_ranks(results)
+    for entry in ours.values():
+        entry |= {"rows": 700, "coverage": 0.9, "seconds": 4.0}
+    says = tables.targets(results)
+    assert "| 100 %; not on none |" in says and "| +1.500 (yacht) |" in says and "| yacht (+1.0 s) |" in says
+    assert "| 90.0 % |" in says and "| 4 (at most 4) |" in says
 
 
 def test_the_model_of_the_cost_of_scale_is_fitted(scripts):
