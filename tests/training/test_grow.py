@@ -41,6 +41,14 @@ def test_growing_ends_as_well_as_the_last_number_from_the_start(small):
     assert result.bound > direct.bound - 0.005 * 300
 
 
+def test_sizes_that_gain_little_are_left_out_and_seconds_allow_more_points():
+    """An iteration takes N M² / 8·10⁹ seconds, and fifty of them half of the time."""
+    assert growing._sizes(256, 2048, 1e9) == [256, 1024, 2048]
+    assert growing._sizes(256, 2048, 1100.0) == [256, 1024]
+    assert growing._sizes(256, 2048, 300.0) == [256]
+    assert growing._sizes(256, 200, 1e9) == [200] and growing._sizes(256, 2048, 90.0) == []
+
+
 def test_no_more_points_than_distinct_inputs(small):
     repeated = np.repeat(X[:12], 20)
     result = ig.grow(model(), (repeated, np.cos(repeated) + 0.1 * RNG.standard_normal(240)), progress=False)

@@ -129,6 +129,10 @@ def test_callback_sees_models_and_can_stop():
     quiet(regression(), (X, y), steps=2, callback=lambda p: seen.append((p.bound, elbo(p.model, (X, y)))))
     assert len(seen) == 3
     np.testing.assert_allclose(*zip(*seen, strict=True))  # with the optimal q(u) that the collapsed bound is of
+    bounds = []
+    result = quiet(regression(), (X, y), callback=lambda p: bounds.append(p.bounds) or (p.step >= 3 and "far enough"))
+    assert "3 steps on all data: far enough" in result.message
+    np.testing.assert_array_equal(bounds[-1], result.history.bound)
     models = []
     quiet(regression(), (X, y), method="adam", steps=2, callback=lambda p: models.append(p.model))
     assert isinstance(models[0], ig.Model)

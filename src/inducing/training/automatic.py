@@ -95,7 +95,7 @@ def train(
     first, likelihood = cast((_default_kernel(data) if given is None else given, likelihood), dtype)
     model = _model(_prior(first, likelihood, data.y.shape[1], dtype), likelihood, data)
     data = checked_data(model, data, every_output=True)
-    job = Job(data, Timer(seconds), progress, jax.random.fold_in(key, 1))
+    job = Job(data, Timer(seconds), progress, key)
     candidates = MANY if isinstance(kernel, str) else FEW if kernel is None and num_inducing == "auto" else ()
     found, said = None, ""
     if conjugate_layer(model) is not None:

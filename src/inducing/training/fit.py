@@ -176,8 +176,9 @@ def fit(
             quarter of the steps (at least 3 / `learning_rate`, from 30 on; L-BFGS: 40) raised it by less than 2e-4 nats
             for each datum; if it is noisy, only if the last half (at least 1000) surely gained less than 2e-3. The
             decrease of the learning rate then begins, and all ends with it.
-        callback: a function that receives `progress`, with `progress.step`, `.bound`, `.seconds` and `.model`, whenever
-            parameters are judged. If it returns True, training stops.
+        callback: a function that receives `progress`, with `progress.step`, `.bound`, `.seconds`, `.bounds` (of all
+            steps so far) and `.model`, whenever parameters are judged. If it returns True, or the reason as a text,
+            training stops.
         progress: whether to show a progress bar, labelled with the method; "auto" for one in a terminal, of fits that
             take over five seconds. Another string is used as its label.
         key: a JAX random key (default: key 0). The same key gives the same result.

@@ -26,7 +26,14 @@ from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
-from inducing.training.kernel_search import EXACT, padded, without_rows
+from inducing.training.kernel_search import (
+    EXACT,
+    all_but_hyperparameters,
+    evidence_alone,
+    once_level,
+    padded,
+    without_rows,
+)
 from inducing.training.message import MOSTLY
 from inducing.training.noise import noise_share
 from inducing.training.plan import BATCH
@@ -34,6 +41,8 @@ from inducing.training.plan import BATCH
 SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search for initial hyperparameters
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
+SHARE = 0.5  # of the seconds, for the largest number of points
+LITTLE = 1e-3  # nats for each label: less in ten iterations ends a fit with some number of points
 FEWER, QUICK, SLOW = 100, 1e7, 1.5e8  # other likelihoods: the fewest points to try, and rows × M² L of steps
 WHOLE = 5000  # classes: the most rows that are used whole at each step,
 RATES: dict[str, Any] = {"steps": 300, "learning_rate": 0.1, "gamma": 0.3}  # and the lengths of these steps
@@ -107,7 +116,8 @@ def grow(
 
         (bound(M) − bound(M')) / (number of labels × log₂ M/M')  <  gain,
 
-    when M reaches `most`, when N M² reaches about 8·10⁹, or when the time is over. The best model is returned.
+    when M reaches `most`, when N M² reaches about 8·10⁹ (with `seconds`, what half of these allow), or when the time is
+    over. The best model is returned.
 
     For other likelihoods, natural gradients train q(u) and Adam the rest; for classes by long steps, each on all rows
     if there are at most 5,000. The number of points starts where steps are quick (N M² L ≈ 10⁷ for L latents, at least
@@ -176,18 +186,23 @@ def grow_from(
     if int(np.asarray(data.mask).sum()) <= EXACT:
         return _exact(job, model, search, seen)
     model = search.model
-    sizes = _sizes(FIRST, most, (AFFORDABLE / len(data) / layer.prior.num_latents) ** 0.5)
-    collapsed = {"method": "collapsed", "steps": STEPS} if sizes else {}  # of many rows, minibatches
+    in_time = AFFORDABLE * (1.0 if job.timer.left is None else SHARE * job.timer.left / STEPS)
+    sizes = _sizes(FIRST, most, (in_time / len(data) / layer.prior.num_latents) ** 0.5)
+    level = once_level(data, gain=LITTLE)
+    collapsed = {"method": "collapsed", "steps": STEPS, "callback": level} if sizes else {}  # of many rows, minibatches
     return _grown(job, model, sizes or [min(2 * FIRST, most)], gain, collapsed | {"initialise": False})
 
 
 def _sizes(first: int, most: int, affordable: float) -> list[int]:
-    """The numbers of points to try: each is FACTOR times the one before, and the last is the largest affordable one."""
+    """The numbers of points to try: each is FACTOR times the one before, or the largest affordable one.
+
+    That is left out if it is less than 1.5 times the one before, because it would gain little for another compilation.
+    """
     most = min(most, int(affordable))
     if most < min(first, FEWER):
         return []
     sizes = [min(first, most)]
-    while sizes[-1] < most:
+    while 1.5 * sizes[-1] <= most:
         sizes.append(min(FACTOR * sizes[-1], most))
     return sizes
 
@@ -250,13 +265,14 @@ def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
     what = "exact, with an inducing point at each distinct input"
     result = search
     if not seen:
-        options = {"objective": log_evidence, "freeze": _features}
         one, rows = Z[:1], padded(job.data, np.arange(len(job.data)))
+        options = {"objective": evidence_alone, "freeze": all_but_hyperparameters, "initialise": False}
         try:
-            result = job.fit(with_points(search.model, one), rows, "exact", initialise=False, **options)
+            result = job.fit(with_points(search.model, one), rows, "exact", callback=once_level(job.data), **options)
         except FloatingPointError:  # a few rows without repeated inputs may lead to a noise variance of zero
             what += "; not started from few rows, whose noise is too small for all"
-            result = job.fit(with_points(model, one), job.data, "exact once more", **options)
+            again = {"objective": log_evidence, "freeze": _features}
+            result = job.fit(with_points(model, one), job.data, "exact once more", **again)
     trained = compiled(optimal_q, once=True)(with_points(result.model, Z), job.data)
     return result._replace(model=trained, message=f"{what}; {result.message}")
 

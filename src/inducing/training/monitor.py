@@ -1,7 +1,7 @@
 """Monitoring of a run: its history, the best parameters so far, early stopping, the progress bar and callbacks."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,12 +88,20 @@ class Progress:
         step: the number of steps so far.
         bound: the bound, smoothed if it is noisy; or the score on held-out data.
         seconds: the seconds since the start of the run.
+        bounds: the objective before each step so far.
         model: the model at this point.
     """
 
-    def __init__(self, step: int, bound: float, seconds: float, build: Callable[[], Any]):
+    def __init__(
+        self, step: int, bound: float, seconds: float, build: Callable[[], Any], bounds: Sequence[np.ndarray] = ()
+    ):
         self.step, self.bound, self.seconds = step, bound, seconds
-        self._build = build
+        self._build, self._bounds = build, bounds
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """The objective before each step so far."""
+        return np.concatenate([*self._bounds, np.zeros(0)])
 
     @property
     def model(self) -> Any:
@@ -190,9 +198,10 @@ class Monitor:
             self.best_score, self.best, self.best_step, self.outdated = float(score), parameters, self.step, False
         if self.callback is not None:
             seconds = self.clock.now() - self.started
-            asked = self.callback(Progress(self.step, float(score), seconds, lambda: self.build(parameters)))
+            progress = Progress(self.step, float(score), seconds, lambda: self.build(parameters), self.bounds)
+            asked = self.callback(progress)
             if self.agreement.asks_to_stop(bool(asked)):
-                return STOPPED
+                return asked if isinstance(asked, str) else STOPPED
         if self.patience is not None and self.step - self.best_step >= self.patience:
             return f"no improvement for {self.step - self.best_step} steps"
         if self.agreement.is_over():
