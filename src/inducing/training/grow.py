@@ -42,7 +42,6 @@ SUBSET, STARTS, SEARCH = 500, 3, 60  # rows, starts and iterations of the search
 FIRST, FACTOR, STEPS = 256, 4, 50  # the first number of points, by how much it grows, and iterations with each number
 AFFORDABLE = 8e9  # N M² of an iteration that takes about a second
 SHARE = 0.5  # of the seconds, for the largest number of points
-LITTLE = 1e-3  # nats for each label: less in ten iterations ends a fit with some number of points
 FEWER, QUICK, SLOW = 100, 1e7, 1.5e8  # other likelihoods: the fewest points to try, and rows × M² L of steps
 WHOLE = 5000  # classes: the most rows that are used whole at each step,
 RATES: dict[str, Any] = {"steps": 300, "learning_rate": 0.1, "gamma": 0.3}  # and the lengths of these steps
@@ -188,8 +187,7 @@ def grow_from(
     model = search.model
     in_time = AFFORDABLE * (1.0 if job.timer.left is None else SHARE * job.timer.left / STEPS)
     sizes = _sizes(FIRST, most, (in_time / len(data) / layer.prior.num_latents) ** 0.5)
-    level = once_level(data, gain=LITTLE)
-    collapsed = {"method": "collapsed", "steps": STEPS, "callback": level} if sizes else {}  # of many rows, minibatches
+    collapsed = {"method": "collapsed", "steps": STEPS} if sizes else {}  # of many rows, minibatches
     return _grown(job, model, sizes or [min(2 * FIRST, most)], gain, collapsed | {"initialise": False})
 
 

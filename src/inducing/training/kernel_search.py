@@ -376,7 +376,7 @@ def evidence_alone(model: Model, data: Data) -> Array:
 
     Examples:
         >>> import inducing as ig
-        >>> model = Model(SparseGP(GP(Matern52()), InducingPoints([[0.0]])), ig.likelihoods.Gaussian())
+        >>> model = Model(SparseGP(GP(ig.kernels.Matern52()), InducingPoints([[0.0]])), ig.likelihoods.Gaussian())
         >>> data = Data([0.0, 1.0], [2.0, 3.0])
         >>> bool(evidence_alone(model, data) == log_evidence(model, data))
         True
@@ -389,7 +389,7 @@ def all_but_hyperparameters(model: Model) -> Any:
 
     Examples:
         >>> import inducing as ig
-        >>> model = Model(SparseGP(GP(Matern52()), InducingPoints([[0.0]])), ig.likelihoods.Gaussian())
+        >>> model = Model(SparseGP(GP(ig.kernels.Matern52()), InducingPoints([[0.0]])), ig.likelihoods.Gaussian())
         >>> len(all_but_hyperparameters(model))
         3
     """
