@@ -13,6 +13,7 @@ import pytest
 import inducing as ig
 from inducing.tables import Encoder, TableModel
 from inducing.tables.fitting import kernel_of
+from inducing.training import automatic
 
 
 def houses(rows, seed=0):
@@ -113,6 +114,26 @@ def test_classes_have_probabilities_and_weights_count():
     assert found["kind predicted"].tolist() == ["oak", "ash"]
     np.testing.assert_allclose(found[["kind = ash", "kind = oak"]].sum(axis=1), 1.0)
     assert "w" not in model.encoder.inputs and model.scores.value("log-loss") < 0.5
+
+
+def test_groups_are_no_inputs_and_the_second_fit_starts_at_the_first(monkeypatch):
+    """The kernel is searched once; the evidence of all rows then improves on the first fit's hyperparameters."""
+    frame = houses(60).drop(columns="truth")
+    frame["street"] = [f"street {i % 20}" for i in range(60)]
+    searched: list[int] = []
+
+    def train(data, *others, **options):
+        searched.append(len(data))
+        return automatic.train(data, *others, **options)
+
+    monkeypatch.setattr("inducing.tables.fitting.train", train)
+    model = TableModel.fit(frame, target="price", split_by="street", kernel="matern52", progress=False)
+    assert searched == [54] and "The first fit: " in model.facts["message"]
+    assert "street  left out: its groups are held out as a whole" in model.encoder.described()
+    assert model.model.layers[0].num_features == 60
+    data = (model.encoder.encode(frame).X, frame.price.to_numpy())
+    first, last = (ig.log_evidence(m.model, data) for m in (model.held_out.model, model))
+    assert last >= first
 
 
 def test_weighted_scores_are_those_of_repeated_rows():

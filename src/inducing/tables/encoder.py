@@ -150,8 +150,9 @@ class Encoder:
             x   number
             id  left out: an identifier, by its name and because all values are different
         """
-        width = max(len(column.name) for column in self.columns)
-        return "\n".join(f"{column.name:<{width}}  {column.described}" for column in self.columns)
+        names = [column.name or "(no name)" for column in self.columns]
+        width = max(map(len, names))
+        return "\n".join(f"{name:<{width}}  {c.described}" for name, c in zip(names, self.columns, strict=True))
 
     def to_json(self) -> list[dict[str, Any]]:
         """The encoder as a JSON value."""

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from inducing import kernels, likelihoods
-from inducing.checks import check_counts
+from inducing.bounds.conjugate import conjugate_layer
+from inducing.checks import check_counts, checked_data
 from inducing.data import Data
 from inducing.features import InducingPoints
 from inducing.kernels import AbstractKernel, ActiveDims, Warped
@@ -24,7 +25,8 @@ from inducing.tables.targets import Target
 from inducing.training.automatic import train
 from inducing.training.deep_gp import deep_gp
 from inducing.training.fit import FitResult, fit
-from inducing.training.grow import grow
+from inducing.training.grow import Job, Timer, grow, grow_from
+from inducing.training.monitor import History
 
 KERNELS: dict[str, Any] = {
     "matern52": kernels.Matern52,
@@ -166,8 +168,8 @@ def train_model(
     return grow(Model(SparseGP(prior, InducingPoints(data.x[:1])), likelihood), data, **options)
 
 
-def train_further(model: Model, data: Data, settings: Settings, seconds: Any, progress: bool | str) -> FitResult | None:
-    """Train a model further, on all rows.
+def train_further(model: Model, data: Data, settings: Settings, seconds: Any, progress: bool | str) -> FitResult:
+    """Train a model further, on all rows. An exact GP gets an inducing point at each of them.
 
     Args:
         model: a model that was trained on most of the rows.
@@ -177,13 +179,15 @@ def train_further(model: Model, data: Data, settings: Settings, seconds: Any, pr
         progress: whether to show progress, or the label of the progress bar.
 
     Returns:
-        The `FitResult`; None for an exact GP, which has an inducing point at each training row and needs a new one.
+        The `FitResult`.
     """
-    layer: Any = model.layers[-1].as_sparse_gp()
-    if layer is None or layer.num_features > len(data) // 2:
-        return None
-    options: dict[str, Any] = {"seconds": seconds, "progress": progress, "key": jax.random.key(settings.seed)}
-    return fit(model, data, initialise=False, **options)
+    layer, key = conjugate_layer(model), jax.random.key(settings.seed)
+    if layer is not None and layer.num_features > len(data) // 2:
+        none = np.zeros(0)
+        first = FitResult(model, History(none, none, none), "", "", float("nan"))
+        job = Job(checked_data(model, data, every_output=True), Timer(seconds), progress, key)
+        return grow_from(job, model, first, seen=False)
+    return fit(model, data, initialise=False, seconds=seconds, progress=progress, key=key)
 
 
 def _deep(X: Any, likelihood: AbstractLikelihood, settings: Settings) -> Model:

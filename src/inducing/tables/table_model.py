@@ -21,7 +21,7 @@ from inducing.model import Model
 from inducing.report.contents import Baseline
 from inducing.report.measures import baseline_of
 from inducing.report.summary import summary
-from inducing.tables.columns import numbers_of
+from inducing.tables.columns import LeftOut, numbers_of
 from inducing.tables.deciding import Options
 from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_names, counted
 from inducing.tables.fitting import Settings, train_further, train_model
@@ -433,7 +433,9 @@ class _Job:
         inputs = table.drop_columns([*names, *([self.weight] if self.weight else [])])
         drop, categorical = ([n for n in self.columns[k] if n in inputs.column_names] for k in ("drop", "categorical"))
         columns: dict[str, Any] = self.columns | {"drop": [*drop, *self.groups], "categorical": categorical}
-        return Encoder.decide(inputs, **columns)
+        encoder = Encoder.decide(inputs, **columns)
+        reasons = {name: LeftOut(name, "its groups are held out as a whole") for name in self.groups}
+        return Encoder(tuple(reasons.get(column.name, column) for column in encoder.columns))
 
     def train(self, rows: np.ndarray, label: str, share: float, first: TableModel | None = None) -> TableModel:
         """Train a model on some rows in a share of the time that is left, starting at `first` if possible."""
@@ -451,10 +453,10 @@ class _Job:
         X, Y = encoded.X[encoded.usable], Y[encoded.usable]
         with jax.enable_x64(True):
             data, told = Data(X, Y, weight=weight), self.progress and label
-            result = None
             if first is not None and first.encoder.names == encoder.names:
                 result = train_further(first.model, data, self.settings, seconds, told)
-            if result is None:
+                result = result._replace(message=f"{result.message} The first fit: {first.facts['message']}")
+            else:
                 result = train_model(encoder, self.targets, data, self.settings, seconds, told)
         return TableModel(encoder, self.targets, result.model, self._facts(table, X, Y, weight, result))
 
