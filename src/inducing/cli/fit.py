@@ -5,10 +5,13 @@ import dataclasses
 import shlex
 import sys
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inducing.cli.ending import finished_first
 from inducing.cli.options import add_reading, add_running, check_output, say, seed, table_of
+
+if TYPE_CHECKING:
+    from inducing.tables import TableModel
 
 
 def add(commands: Any) -> None:
@@ -75,16 +78,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from inducing.tables import TableModel
 
-    if options.test and options.split_by:
-        raise ValueError(
-            "--split-by chooses rows to hold out, but --test gives a table to score on; use only one of them."
-        )
-    if options.no_rows and not options.report:
-        raise ValueError("--no-rows is an option of the report; pass --report FILE too.")
-    check_output(options.save, options.table, options.test)
-    check_output(options.report, options.table, options.test, options.save)
-    if options.report and find_spec("plotly") is None:
-        raise ImportError("--report needs Plotly: pip install 'inducing[tables]'")
+    _check(options)
     table = table_of(options.table, options)
     test = None if options.test is None else table_of(options.test, options)
     say(options, f"{options.table}: {table.num_rows:,} rows, {table.num_columns} columns.")
@@ -121,6 +115,25 @@ def run(options: argparse.Namespace) -> None:
             options,
             "The scores are those of a first fit without the held-out rows; the final model was trained on all rows.",
         )
+    _write(model, options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise an error before the table is read if options conflict, or files cannot be written."""
+    if options.test and options.split_by:
+        raise ValueError(
+            "--split-by chooses rows to hold out, but --test gives a table to score on; use only one of them."
+        )
+    if options.no_rows and not options.report:
+        raise ValueError("--no-rows is an option of the report; pass --report FILE too.")
+    check_output(options.save, options.table, options.test)
+    check_output(options.report, options.table, options.test, options.save)
+    if options.report and find_spec("plotly") is None:
+        raise ImportError("--report needs Plotly: pip install 'inducing[tables]'")
+
+
+def _write(model: "TableModel", options: argparse.Namespace) -> None:
+    """Write the model and the report."""
     if options.save:
         with finished_first():
             model.save(options.save)

@@ -269,31 +269,11 @@ def effect(found: Effect, p: int, target: str, classes: Sequence[str]) -> Figure
     curves = found.mean.shape[2]
     kept = range(curves) if curves != 2 else [1]
     traces: list[Trace] = []
-    dates = found.values.dtype.kind == "M"
-    numeric = dates or found.values.dtype.kind in "fiub"
-    x: Any = np.arange(len(found.values)) if dates else found.values
-    when = [str(value) for value in found.values] if dates else []
+    numeric = found.values.dtype.kind in "fiubM"
     for place, c in enumerate(kept):
-        colour = COLOURS[place % len(COLOURS)]
         name = classes[c] if curves > 1 else "average prediction"
-        mean, low, high = found.mean[:, p, c], found.lower[:, p, c], found.upper[:, p, c]
-        if numeric:
-            style = {"mode": "lines+markers" if len(found.values) <= 12 else "lines"}
-            traces += [
-                band(x, low, high, f"95 % band of {name}", colour)
-                | {"showlegend": False}
-                | ({"x": when + when[::-1]} if dates else {}),
-                line(x, mean, name, colour, **style) | ({"x": when} if dates else {}),
-            ]
-        else:
-            bars = {
-                "type": "data",
-                "symmetric": False,
-                "array": numbers(high - mean),
-                "arrayminus": numbers(mean - low),
-            }
-            mark = line([], mean, name, colour, mode="markers", error_y=bars, marker={"color": colour, "size": 9})
-            traces.append({**mark, "x": [_short(str(v)) or "(empty)" for v in found.values]})
+        own = Curve(found.values, found.mean[:, p, c], found.lower[:, p, c], found.upper[:, p, c])
+        traces += (_smooth if numeric else _marks)(own, name, COLOURS[place % len(COLOURS)])
     several = len(kept) > 1
     of = f"probability of {classes[1]}" if curves == 2 and classes else "probability" if several else target
     layout: dict[str, Any] = {"height": 300, "showlegend": several}
@@ -304,6 +284,42 @@ def effect(found: Effect, p: int, target: str, classes: Sequence[str]) -> Figure
     low, high = float(found.mean[:, p, kept[0]].min()), float(found.mean[:, p, kept[0]].max())
     alt = f"Effect of {found.name}: the average {of} lies between {low:.4g} and {high:.4g}."
     return Figure(found.name, "", alt, [("", plot(traces, found.name, of, **layout))], "small")
+
+
+class Curve(NamedTuple):
+    """Averages of predictions at values of a column, all [T].
+
+    Attributes:
+        values: numbers, dates or text.
+        mean: the averages.
+        lower: the lower ends of their intervals.
+        upper: the upper ends of their intervals.
+    """
+
+    values: np.ndarray
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def _smooth(own: Curve, name: str, colour: str) -> list[Trace]:
+    """A line with a band, for numbers and dates."""
+    dates = own.values.dtype.kind == "M"
+    x: Any = np.arange(len(own.values)) if dates else own.values
+    area = band(x, own.lower, own.upper, f"95 % band of {name}", colour) | {"showlegend": False}
+    mean = line(x, own.mean, name, colour, mode="lines+markers" if len(own.values) <= 12 else "lines")
+    if dates:
+        when = [str(value) for value in own.values]
+        area, mean = area | {"x": when + when[::-1]}, mean | {"x": when}
+    return [area, mean]
+
+
+def _marks(own: Curve, name: str, colour: str) -> list[Trace]:
+    """Points with intervals, for text."""
+    ends = {"array": numbers(own.upper - own.mean), "arrayminus": numbers(own.mean - own.lower)}
+    bars = {"type": "data", "symmetric": False, **ends}
+    mark = line([], own.mean, name, colour, mode="markers", error_y=bars, marker={"color": colour, "size": 9})
+    return [{**mark, "x": [_short(str(v)) or "(empty)" for v in own.values]}]
 
 
 def confusion(own: Judged, classes: Sequence[str]) -> Figure:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from inducing.report.contents import Column, Contents, Training
 from inducing.report.contents import Target as Shown
 from inducing.tables.columns import Date, Number, days_of, numbers_of
-from inducing.tables.encoder import Encoder, counted
+from inducing.tables.encoder import Rows, counted
 from inducing.tables.frames import as_table, column_of
 from inducing.tables.table_model import TableModel, labels_of
 from inducing.training.monitor import History
@@ -35,19 +35,8 @@ def contents_of(
         ValueError: if columns are missing, or no row has a label.
     """
     table = as_table(frame)
-    encoder: Encoder = model.encoder
-    rows, labels = encoder.encode(table), labels_of(table, model.targets)
-    used = rows.usable & ~np.isnan(labels).all(axis=1)
-    if (weight := model.weights(table)) is not None:
-        used &= weight > 0
-    if not used.any():
-        raise ValueError("no row has a label to compare the predictions with.")
-    facts = model.facts
-    blank = int((~rows.usable).sum())
-    warnings = [
-        *rows.notes,
-        *([f"{counted(blank, 'row', 'rows')} cannot be predicted, and not shown"] if blank else []),
-    ]
+    X, labels, weight, used, rows = model.labelled(table)
+    encoder, facts = model.encoder, model.facts
     shown = [
         Column(column.name, encoder.blocks[column.name], _values(column, table)[used], column.described)
         for column in encoder.columns
@@ -60,11 +49,11 @@ def contents_of(
         model=model.model,
         targets=[Shown(target.name, target.classes) for target in model.targets],
         columns=shown,
-        X=rows.X[used],
-        y=labels[used],
-        weight=None if weight is None else weight[used],
+        X=X,
+        y=labels,
+        weight=weight,
         baselines=model.baselines,
-        rows=[str(i + 1) for i in (np.flatnonzero(used) if numbers is None else numbers[used]).tolist()],
+        rows=[str(i + 1) for i in (used if numbers is None else numbers[used]).tolist()],
         training=None if training is None else _training(model, training),
         held_out=held_out,
         facts={
@@ -75,7 +64,7 @@ def contents_of(
         message=facts["message"],
         history=history,
         left_out={column.name: column.reason for column in encoder.columns if not column.names},
-        warnings=[f"{warning[0].upper()}{warning[1:]}." for warning in warnings],
+        warnings=_warnings(rows),
         reproduce={
             "Command": facts.get("command") or "inducing.tables.TableModel.fit in Python",
             "Seed": str(facts["settings"]["seed"]),
@@ -83,6 +72,13 @@ def contents_of(
             "SHA-256 of the training table": facts["sha256"],
         },
     )
+
+
+def _warnings(rows: Rows) -> list[str]:
+    """What was unusual about the rows, as sentences."""
+    blank = int((~rows.usable).sum())
+    notes = [*rows.notes, *([f"{counted(blank, 'row', 'rows')} cannot be predicted, and not shown"] if blank else [])]
+    return [f"{note[0].upper()}{note[1:]}." for note in notes]
 
 
 def _training(model: TableModel, table: pa.Table) -> Training:

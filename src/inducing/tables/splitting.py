@@ -15,10 +15,12 @@ class SplitBy(NamedTuple):
     """A column to split rows by.
 
     Attributes:
+        name: its name.
         values: days, NaN for gaps, or the number of each row's group [N].
         dates: whether they are days.
     """
 
+    name: str
     values: np.ndarray
     dates: bool
 
@@ -39,12 +41,12 @@ def split_by(name: str, cells: pa.Array, options: Options) -> SplitBy:
 
     Examples:
         >>> split_by("team", pa.array(["a", "b", "a"]), Options())
-        SplitBy(values=array([0, 1, 0]), dates=False)
+        SplitBy(name='team', values=array([0, 1, 0]), dates=False)
     """
     column = decide(name, cells, options)
     if isinstance(column, Date):  # a plain value of this package
-        return SplitBy(days_of(cells, column.date_format, column.words)[0], True)
-    return SplitBy(texts_of(cells)[1], False)
+        return SplitBy(name, days_of(cells, column.date_format, column.words)[0], True)
+    return SplitBy(name, texts_of(cells)[1], False)
 
 
 def held_out(labelled: np.ndarray, seed: int, by: SplitBy | None = None) -> np.ndarray:
@@ -64,7 +66,7 @@ def held_out(labelled: np.ndarray, seed: int, by: SplitBy | None = None) -> np.n
     Examples:
         >>> len(held_out(np.ones(50, bool), 0))
         5
-        >>> held_out(np.ones(4, bool), 0, SplitBy(np.array([0, 0, 1, 1]), False)).tolist() in ([0, 1], [2, 3])
+        >>> held_out(np.ones(4, bool), 0, SplitBy("team", np.array([0, 0, 1, 1]), False)).tolist() in ([0, 1], [2, 3])
         True
     """
     rows = np.flatnonzero(labelled)

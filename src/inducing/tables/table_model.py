@@ -27,7 +27,7 @@ from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_na
 from inducing.tables.fitting import Settings, train_further, train_model
 from inducing.tables.frames import as_table, column_of, like
 from inducing.tables.scoring import Scores, score
-from inducing.tables.splitting import held_out
+from inducing.tables.splitting import SplitBy, held_out
 from inducing.tables.splitting import split_by as split
 from inducing.tables.targets import Target, decide_target
 from inducing.training.fit import FitResult
@@ -124,35 +124,23 @@ class TableModel:
         names, drop, categorical = (_listed(value) for value in (target, drop, categorical))
         asked: dict[str, Any] = {"drop": drop, "categorical": categorical, "weight": [weight] if weight else []}
         check_names(table.column_names, target=names, split_by=[split_by] if split_by else [], **asked)
-        if len({*names, weight, split_by}) < len(names) + len({weight, split_by}):
-            raise ValueError("a column can only have one of the roles target, weight and split_by, and only once.")
+        _check_roles(names, weight, split_by)
         settings = Settings(kernel, noise, num_layers, seconds, seed)
         classes = {*categorical, *categorical_columns(table)}
         targets = tuple(
             decide_target(name, column_of(table, name), likelihood, decimal, name in classes) for name in names
         )
-        columns: dict[str, Any] = {
-            "drop": drop,
-            "categorical": categorical,
-            "date_format": date_format,
-            "decimal": decimal,
-        }
-        options = Options(date_format=date_format, decimal=decimal)
-        by = None if split_by is None else split(split_by, column_of(table, split_by), options)
-        groups = (split_by,) if split_by is not None and by is not None and not by.dates else ()
-        job = _Job(table, targets, weight, settings, columns, groups, progress, began)
+        reading: dict[str, Any] = {"date_format": date_format, "decimal": decimal}
+        columns = {"drop": drop, "categorical": categorical, **reading}
+        by = None if split_by is None else split(split_by, column_of(table, split_by), Options(**reading))
+        job = _Job(table, targets, weight, settings, columns, by, progress, began)
         labelled = np.flatnonzero(job.labelled)
         encoder = job.encoder(job.rows(labelled))
         if announce is not None:
             announce(_decisions(targets, encoder))
         if test is not None:
             _check_test(as_table(test), encoder, targets)
-        held: HeldOut | None = None
-        if test is None and len(labelled) >= FEWEST:
-            rows = held_out(job.labelled, seed, by)
-            rest = np.setdiff1d(labelled, rows)
-            first = job.train(rest, f"without {len(rows)} held-out rows", FIRST)
-            held = HeldOut(first, table.take(rows), table.take(rest), rows)
+        held = job.held_out() if test is None else None
         model = job.train(labelled, "on all rows", 1.0, None if held is None else held.model)
         if test is not None:
             held = HeldOut(model, as_table(test), table, None)
@@ -228,22 +216,16 @@ class TableModel:
         Raises:
             ValueError: if columns are missing, or no row has a label.
         """
-        table = as_table(frame)
-        rows, labels = self.encoder.encode(table), labels_of(table, self.targets)
-        used = rows.usable & ~np.isnan(labels).all(axis=1)
-        if (weight := self.weights(table)) is not None:
-            used &= weight > 0
-            weight = weight[used]
-        if not used.any():
-            raise ValueError("no row has a label to compare the predictions with.")
+        X, labels, weight, used, _ = self.labelled(as_table(frame))
         with jax.enable_x64(True):
-            outputs = self._outputs(rows.X[used])
             each = [
                 entry
-                for target, pred, y, baseline in zip(self.targets, outputs, labels.T, self.baselines, strict=True)
-                for entry in score(target, pred, y[used], baseline, weight)
+                for target, pred, y, baseline in zip(
+                    self.targets, self._outputs(X), labels.T, self.baselines, strict=True
+                )
+                for entry in score(target, pred, y, baseline, weight)
             ]
-        return Scores(tuple(each), int(used.sum()))
+        return Scores(tuple(each), len(used))
 
     def report(self, frame: Any, path: str | os.PathLike, *, rows: bool = True) -> None:
         """Write a report on the predictions of labelled rows as one HTML file.
@@ -358,6 +340,25 @@ class TableModel:
         """For each target, the prediction that ignores the inputs."""
         return [Baseline(tuple(b["frequencies"]), b["mean"], b["std"]) for b in self.facts["baselines"]]
 
+    def labelled(self, table: pa.Table) -> "Labelled":
+        """The rows with a label that the model can predict, and of positive weight.
+
+        Args:
+            table: rows with inputs and targets.
+
+        Returns:
+            The encoded rows.
+
+        Raises:
+            ValueError: if columns are missing, or there is no such row.
+        """
+        rows, labels, weight = self.encoder.encode(table), labels_of(table, self.targets), self.weights(table)
+        usable = rows.usable & ~np.isnan(labels).all(axis=1)
+        used = np.flatnonzero(usable if weight is None else usable & (weight > 0))
+        if not len(used):
+            raise ValueError("no row has a label to compare the predictions with.")
+        return Labelled(rows.X[used], labels[used], None if weight is None else weight[used], used, rows)
+
     def weights(self, table: pa.Table) -> np.ndarray | None:
         """The weights of labelled rows.
 
@@ -389,6 +390,24 @@ class TableModel:
         return [f"{rows_are} far outside the range of the training rows ({listed}): do not rely on the predictions"]
 
 
+class Labelled(NamedTuple):
+    """Encoded rows with labels.
+
+    Attributes:
+        X: inputs [n, D].
+        y: labels [n, P], NaN where missing.
+        weight: how often each row counts [n]; None for once.
+        used: the positions [n] of these rows in the table.
+        rows: all encoded rows of the table.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+    used: np.ndarray
+    rows: Rows
+
+
 class HeldOut(NamedTuple):
     """Rows on which a model was scored.
 
@@ -414,7 +433,7 @@ class _Job:
     weight: str | None
     settings: Settings
     columns: dict[str, Any]
-    groups: tuple[str, ...]
+    by: SplitBy | None
     progress: bool
     began: float
 
@@ -432,10 +451,21 @@ class _Job:
         names = [target.name for target in self.targets]
         inputs = table.drop_columns([*names, *([self.weight] if self.weight else [])])
         drop, categorical = ([n for n in self.columns[k] if n in inputs.column_names] for k in ("drop", "categorical"))
-        columns: dict[str, Any] = self.columns | {"drop": [*drop, *self.groups], "categorical": categorical}
+        groups = [] if self.by is None or self.by.dates else [self.by.name]
+        columns: dict[str, Any] = self.columns | {"drop": [*drop, *groups], "categorical": categorical}
         encoder = Encoder.decide(inputs, **columns)
-        reasons = {name: LeftOut(name, "its groups are held out as a whole") for name in self.groups}
+        reasons = {name: LeftOut(name, "its groups are held out as a whole") for name in groups}
         return Encoder(tuple(reasons.get(column.name, column) for column in encoder.columns))
+
+    def held_out(self) -> HeldOut | None:
+        """Hold some rows out and train a model on the others; None if few rows have labels."""
+        labelled = np.flatnonzero(self.labelled)
+        if len(labelled) < FEWEST:
+            return None
+        rows = held_out(self.labelled, self.settings.seed, self.by)
+        rest = np.setdiff1d(labelled, rows)
+        model = self.train(rest, f"without {len(rows)} held-out rows", FIRST)
+        return HeldOut(model, self.table.take(rows), self.table.take(rest), rows)
 
     def train(self, rows: np.ndarray, label: str, share: float, first: TableModel | None = None) -> TableModel:
         """Train a model on some rows in a share of the time that is left, starting at `first` if possible."""
@@ -539,6 +569,11 @@ def weights_of(table: pa.Table, name: str) -> np.ndarray:
 def _decisions(targets: Sequence[Target], encoder: Encoder) -> str:
     lines = [f"Target {target.name}: {target.described}" for target in targets]
     return "\n".join([*lines, "", "Columns:", *(f"  {line}" for line in encoder.described().splitlines())])
+
+
+def _check_roles(targets: Sequence[str], weight: str | None, split_by: str | None) -> None:
+    if len({*targets, weight, split_by}) < len(targets) + len({weight, split_by}):
+        raise ValueError("a column can only have one of the roles target, weight and split_by, and only once.")
 
 
 def _check_test(table: pa.Table, encoder: Encoder, targets: Sequence[Target]) -> None:
