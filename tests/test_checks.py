@@ -91,7 +91,7 @@ def test_an_index_of_an_encoder():
 @every
 def test_known_noise_of_nothing(name):
     known = model_of(L.Gaussian(L.PerDatum([0.1, 0.0, 0.3, 0.4], new=0.0)))
-    with pytest.raises(ValueError, match=r"Gaussian.variance is 0 for the datum of index 1"):
+    with pytest.raises(ValueError, match=r"Gaussian.variance has the value 0 for the datum of index 1"):
         OBJECTIVES[name](known, (X, Y))
 
 
@@ -205,6 +205,17 @@ WRONG = {
         lambda: ig.SparseGP(ig.GP(ig.kernels.Matern52()), POINTS, jitter="small"), "jitter must be 0 or .* got 'small'"
     ),
     "several quantiles": (lambda: MODEL.predict(X).quantile([0.1, 0.9]), r"q must be one number, got shape \(2,\)"),
+    "a level of several": (lambda: MODEL.predict(X).interval(np.ones(3)), "level must be one number, got shape"),
+    "a level in a list": (lambda: MODEL.posterior(X).interval([[0.5], []]), "level must be an array of numbers"),
+    "a level in percent": (lambda: ig.report.effect(MODEL, X, 0, level=95), "level must lie strictly between 0 and 1"),
+    "a seed of text": (lambda: ig.report.relevance(MODEL, X, seed="a"), "seed must be a whole number, 0 or more"),
+    "bounds without rows": (
+        lambda: L.Censored(L.Exponential(), below=2.0), r"Censored.below must have shape \[N\] or \[N, 1\], got \[\]"
+    ),
+    "half a component": (
+        lambda: ig.kernels.SpectralMixture.from_data(X, Y, num=2.5), "num must be an integer of at least 1, got 2.5"
+    ),
+    "a number for a folder": (lambda: ig.predict_files(MODEL, "a.csv", 3), "folder must be a string or a pathlib.Path"),
     "text labels": (lambda: MODEL.predict(X[:2]).log_prob(["a", "b"]), "y has .* in column 0, which is not a number"),
     "a result on disk": (
         lambda: ig.save("model.ig", ig.FitResult(MODEL, None, "", "adam", 0.0)), "got FitResult; save result.model"
@@ -222,6 +233,16 @@ WRONG = {
     "many priors": (
         lambda: ig.fit(MODEL, (X, Y), log_prior=lambda m: m.layers[0].mean, progress=False), "log_prior.*got shape"
     ),
+    "an objective of one argument": (
+        lambda: ig.fit(MODEL, (X, Y), objective=abs, progress=False), r"objective must be callable as objective\(model"
+    ),
+    "a mean for a prior": (
+        lambda: ig.fit(MODEL, (X, Y), log_prior=ig.means.Zero(), progress=False), r"called as log_prior\(model\), which"
+    ),
+    "a key for a number": (lambda: ig.fit(MODEL, (X, Y), patience=KEY), "patience must be a whole number"),
+    "a key for a count": (lambda: ig.elbo(MODEL, (X, Y), num_data=KEY), "num_data must be an integer"),
+    "rows for an index": (lambda: MODEL.predict(X[:2], index=[[0], [0, 1]]), "index must hold one whole number for"),
+    "no path": (lambda: ig.save("", MODEL), "path is empty"),
     "a bar of rows": (lambda: ig.fit(MODEL, (X, Y), progress=X), "progress must be True, False or a label"),
     "a method in an array": (lambda: ig.fit(MODEL, (X, Y), method=np.ones(3)), "method must be one of"),
     "a name for a function": (lambda: ig.kernels.Warped(SE, "tanh"), "Warped.function must be a function, got 'tanh'"),

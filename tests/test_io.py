@@ -18,6 +18,7 @@ from safetensors.numpy import save as safetensors
 
 import inducing as ig
 from inducing.io import container
+from inducing.io.structure import Writer
 from inducing.parameters import positive
 
 from .features.cases import CASES as FEATURES
@@ -147,6 +148,28 @@ def test_settings_of_every_kind_come_back(tmp_path):
     assert got.function.func is wave
 
 
+def test_numbers_of_numpy_and_values_whose_places_read_the_same_come_back(tmp_path):
+    class Holder(ig.Module):
+        numbers: object
+        arrays: object
+        function: object
+
+    def scaled(a, b, x):
+        return a * b * x
+
+    numbers = (np.float32(0.1), np.int64(3), np.bool_(True), np.str_("w"))
+    bound = functools.partial(functools.partial(scaled), jnp.ones(2))
+    holder = Holder(
+        numbers,
+        {"a.b": jnp.ones(1), "a": {"b": jnp.zeros(1)}},
+        jax.tree_util.Partial(bound, 2.0 * jnp.ones(2)),
+    )
+    got = round_trip(tmp_path, holder, parts=[Holder, scaled])
+    assert got.numbers == numbers and [type(v) for v in got.numbers] == [np.float32, np.int64, np.bool_, str]
+    assert_same(got.arrays, holder.arrays)
+    np.testing.assert_array_equal(got.function(3.0), [6.0, 6.0])
+
+
 def test_what_is_tied_comes_back_tied(tmp_path):
     part = ig.kernels.Matern52(2.0)
     again = round_trip(tmp_path, part + part)
@@ -176,7 +199,23 @@ def test_users_classes_and_functions_are_passed_by_the_caller(tmp_path):
         ig.load(tmp_path / "part.ig", parts=[3])
 
 
-@pytest.mark.parametrize("function", [lambda x: x, (lambda c: functools.partial(lambda x: x + c))(2.0)])
+class Shift:
+    def __init__(self, c):
+        self.c = c
+
+    def apply(self, x):
+        return x + self.c
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x,
+        (lambda c: functools.partial(lambda x: x + c))(2.0),
+        Shift(2.0).apply,
+        jax.jit((lambda c: functools.wraps(wave)(lambda x: x + c))(2.0)),
+    ],
+)
 def test_lambdas_and_closures_are_refused_with_their_place(tmp_path, function):
     model = ig.Model(
         [ig.Deterministic(function), ig.BayesianDense(1, 1)],
@@ -200,6 +239,8 @@ def test_only_paths_and_models_are_accepted(tmp_path, unchecked):
         ig.save(1, deep_model())
     with pytest.raises(TypeError, match=r"path must be a string or a pathlib\.Path, got b'x'"):
         ig.load(b"x")
+    with pytest.raises(IsADirectoryError, match="path is a folder; add the name of a file"):
+        ig.save(tmp_path, deep_model())
     with pytest.raises(TypeError, match=r"model must be an ig\.Model or a part of one, got dict"):
         ig.save(tmp_path / "model.ig", {})
     with pytest.raises(FileNotFoundError, match="nothing"):
@@ -268,6 +309,46 @@ def variance(value):
 def test_values_that_a_part_does_not_allow_are_refused(tmp_path, value, error):
     crafted(tmp_path / "bad.ig", *variance(value))
     with pytest.raises(ValueError, match=error):
+        ig.load(tmp_path / "bad.ig")
+
+
+POINTS = ig.features.InducingPoints([[0.0], [0.5], [1.0]])
+GP = ig.SparseGP(ig.GP(ig.kernels.Matern52()), POINTS)
+TWO = ig.SparseGP(ig.priors.Independent(ig.kernels.Matern52(), 2), [POINTS, ig.features.InducingPoints([[0.2]])])
+EXACT = ig.GP(ig.kernels.Matern52()).condition([0.0, 1.0], [1.0, 2.0], noise_variance=0.1)
+SLOPES = ig.priors.Derivative(ig.GP(ig.kernels.Matern52()), dim=1)
+DENSE = ig.BayesianDense(1, 2, prior_factor=1.0)
+PADDED = (
+    '["part","features.Padded",{"own":["part","features.InducingPoints",{"Z":["array","features.1.own.Z","float64"]}]'
+)
+PADDED += ',"num":["int","3"]}]'
+BARE = '["part","features.InducingPoints",{"Z":["array","features.1.own.Z","float64"]}]'
+
+
+@pytest.mark.parametrize(
+    "part, text, arrays, error",
+    [
+        (GP, (), {"mean": np.zeros((1, 2))}, r"mean has shape \[1, 2\]; for 1 latents and 3 features"),
+        (GP, (), {"root": np.ones((1, 2, 2)) * np.eye(2)}, r"root has shape \[1, 2, 2\]; for 1 latents and 3 features"),
+        (GP, (), {"features.Z": np.zeros((4, 1))}, "mean has shape"),
+        (TWO, (PADDED, BARE), {}, "features must be one object, or a tuple with features of one size"),
+        (EXACT, (), {"noise": -np.ones((2, 1))}, "noise_variance must be finite and at least 0"),
+        (EXACT, (), {"noise": np.ones((2, 2))}, r"noise has shape \[2, 2\]"),
+        (EXACT, (), {"inverse_root": np.eye(3)}, "inverse_root has shape"),
+        (SLOPES, ("Matern52", "Matern12"), {}, "has no derivative in mean square"),
+        (SLOPES, ('["tuple",["int","0"]]', '["tuple",["int","1"]]'), {}, "dims must hold the columns"),
+        (DENSE, (), {"prior_factor": np.ones((2, 2))}, "prior_factor has shape"),
+        (ig.priors.LMC([[1.0]], [ig.kernels.Matern52()]), (), {"W": np.ones((1, 2))}, "W has 2 columns"),
+    ],
+)
+def test_what_constructors_refuse_is_refused(tmp_path, part, text, arrays, error):
+    """A file with a valid checksum, in which parts do not fit together."""
+    writer = Writer()
+    structure = json.dumps(writer.describe(part, ""), separators=(",", ":"))
+    changed = structure.replace(*text) if text else structure
+    assert set(arrays) <= set(writer.arrays) and (changed != structure or arrays)
+    crafted(tmp_path / "bad.ig", changed, writer.arrays | arrays)
+    with pytest.raises(ValueError, match=rf"bad\.ig.*{error}"):
         ig.load(tmp_path / "bad.ig")
 
 

@@ -114,3 +114,12 @@ def test_joint_predictions_are_scored_label_by_label():
     model, y = ig.Model(gp, L.Gaussian(0.1)), [0.3, -1.0]
     alone, joint = model.predict([0.2, 0.7]), model.predict([0.2, 0.7], full_cov=True)
     assert ig.scores.crps(joint, y) == pytest.approx(ig.scores.crps(alone, y), rel=1e-12)
+
+
+def test_scores_do_not_depend_on_the_scale_of_weights():
+    """Of which even the largest must not overflow."""
+    pred, y = L.Gaussian(1.0).predictive(jnp.zeros((3, 1)), jnp.zeros((3, 1))), [0.0, 1.0, 2.0]
+    weight = np.array([1.0, 2.0, 4.0])
+    expected = np.average(-stats.norm.logpdf(y), weights=weight)
+    for scale in (1.0, 1e30):
+        np.testing.assert_allclose(ig.scores.log_score(pred, y, weight=scale * weight), expected, rtol=1e-5)

@@ -233,8 +233,24 @@ def test_files_must_not_change(tmp_path):
         (lambda: ig.Stream((np.array(["a"]), np.zeros(1))), TypeError, "x must hold numbers"),
         (lambda: ig.Stream(iter([]), num_data=3), TypeError, "can be repeated"),
         (lambda: ig.Stream(lambda: [], num_data=None), ValueError, "needs num_data"),
-        (lambda: ig.Stream(7), TypeError, "got int"),
+        (lambda: ig.Stream(7), TypeError, "got 7"),
+        (lambda: ig.Stream(abs, num_data=3), TypeError, "source must be .* got a builtin_function"),
+        (lambda: ig.Stream((X, 2.0)), TypeError, r"source must be arrays \(X, y\) with labels"),
+        (lambda: ig.Stream(X), ValueError, r"source is an array, which must be \[N, columns\]"),
+        (lambda: ig.Stream(X, y="a"), ValueError, "y must be columns of the array, numbered from 0 to .*, got 'a'"),
+        (
+            lambda: ig.Stream([{"y": [1.0]}], x="a", y="y", num_data=1).sample(),
+            ValueError,
+            "a batch has no column 'a'; it has 'y'",
+        ),
+        (lambda: ig.Stream((X, Y)).batches(N + 1), ValueError, "batch_size must be a whole number from 1 to"),
         (lambda: ig.Stream((X, Y), window=0), ValueError, "window"),
+        (lambda: ig.Stream((X, Y), window="a"), ValueError, "window must be an integer"),
+        (lambda: ig.Stream("rows.parquet", x=2.5, y="y"), TypeError, "x must be the name of a column"),
+        (lambda: ig.Stream([(X, Y)], num_data="a"), ValueError, "num_data must be an integer"),
+        (lambda: next(ig.Stream((X, Y)).batches("a")), ValueError, "batch_size must be an integer"),
+        (lambda: next(ig.Stream((X, Y)).batches(3, seed="a")), ValueError, "seed must be whole numbers"),
+        (lambda: next(ig.Stream((X, Y)).batches(3, first=-1)), ValueError, "first must be the number of a step"),
         (lambda: next(ig.Stream((X, Y)).batches(N + 1)), ValueError, "batch_size must be a whole number from 1 to"),
         (lambda: next(ig.Stream((X, Y)).rows(100, (0,), 0, 0, 8)), ValueError, "cannot be shared by 8 processes"),
         (lambda: ig.Stream([(X, Y)], num_data=N + 1).sample(), ValueError, "batches end before row 1001"),
@@ -247,7 +263,7 @@ def test_files_must_not_change(tmp_path):
         (lambda: ig.Stream(X, x="a", y=1), ValueError, "numbered from 0 to 1, got 'a'"),
     ],
 )
-def test_what_is_refused(make, error, says):
+def test_what_is_refused(make, error, says, unchecked):
     with pytest.raises(error, match=says):
         make()
 

@@ -194,8 +194,8 @@ def test_many_categories_share_an_embedding():
         ({"target": "town", "noise": "outliers"}, "for a single target of numbers"),
         ({"num_layers": 0}, "num_layers must be"),
         ({"target": ["price", "truth"], "num_layers": 2}, "several targets need num_layers=1"),
-        ({"seconds": 0.0}, "seconds must be more than 0"),
-        ({"seed": -1}, "seed must be 0 or more"),
+        ({"seconds": 0.0}, "seconds must be a number greater than 0"),
+        ({"seed": -1}, "seed must be a whole number, 0 or more"),
         ({"likelihood": "beta"}, "strictly between 0 and 1"),
     ],
 )

@@ -383,3 +383,26 @@ def test_cells_that_a_spreadsheet_would_execute_are_text(tmp_path):
     assert parquet.read_table(tmp_path / "a.parquet").equals(table)
     with pytest.raises(ValueError, match=r"choose the extension \.csv or \.parquet"):
         write_table(tmp_path / "a.xlsx", table)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda table: Encoder.decide(table, categorical=np.ma.masked_array([1.0], [True])),
+            "categorical must be text",
+        ),
+        (lambda table: Encoder.decide(table, drop=np.array(0.5)), "drop must be text or a list of texts"),
+        (lambda table: Encoder.decide(table, date_format=3), "date_format must be text or None, got 3"),
+        (lambda table: Encoder.decide(table, decimal=np.ones(2)), "decimal must be '.' or ','"),
+        (lambda table: read_table(np.ones(2)), "path must be a string or a pathlib.Path, got an array"),
+        (lambda table: read_table("a.csv", na=(1, 2)), r"na must be text or a list of texts, got \(1, 2\)"),
+        (lambda table: read_table("a.csv", encoding=2), "encoding must be text such as 'utf8', got 2"),
+        (lambda table: read_table("a.csv", delimiter="ab"), "delimiter must be one character, got 'ab'"),
+        (lambda table: write_table("a.csv", Exception("x")), "table must be a pyarrow Table, got a Exception"),
+        (lambda table: write_table(0, table), "path must be a string or a pathlib.Path, got 0"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_named(call, says, unchecked):
+    with pytest.raises((TypeError, ValueError), match=says):
+        call(pa.table({"x": [1.0, 2.0]}))

@@ -2,15 +2,18 @@
 
     python benchmarks/torture calls
 
-Each call is a good one (good_calls.py) in which one argument, or sometimes two, are replaced at random: by objects of
-any other kind, numbers that mean nothing, arrays of other shapes, and other parts of the library. It belongs to one
-class, by the first rule that applies:
+Each call is a good one (good_calls.py, good_functions.py) in which one argument, or sometimes two, are replaced at
+random: by objects of any other kind, numbers that mean nothing, arrays of other shapes, and other parts of the library.
+It belongs to one class, by the first rule that applies:
 
-    abort      the process ended, or the call and the first use of its result took more than 60 s
+    abort      the process ended, or the call and the first use of its result took more than 60 s; of memory, a process
+               has 6 GB
     unclear    an exception that is no TypeError, ValueError, FloatingPointError, ImportError or OSError; or one that is
                raised in the code of another library; or one whose message names no argument of the call (alone, in
-               the singular, or as x, y, labels, mask or index of data), no field of the part, nor, of an operator
-               such as +, its operands
+               the singular, as x, y, labels, mask or index of data, or, of a part, by its class), no field of the
+               part, nor, of an operator such as +, its operands. An OSError may name the file instead, a message
+               about `frame` the table; and the messages of scikit-learn's validation, which its conventions demand
+               for X, y and weights of estimators, are clear
     late       a constructor accepted the arguments, and the first use of the object with good data raised, unless the
                error is clear and says which columns, rows, outputs, latent functions or kernel it needs
     silent     a result with NaN or infinity, although all numbers among the arguments are finite
@@ -28,6 +31,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -39,7 +43,7 @@ from typing import Any
 
 CLASSES = ("good", "clear", "late", "unclear", "silent", "abort")
 KINDS = (TypeError, ValueError, FloatingPointError, ImportError, OSError)
-SECONDS = 60
+SECONDS, MEMORY = 60, 6 * 2**30
 BATCH = 2_000
 # What an object may need of the data and parts that it meets.
 NEEDS = r"column|row|output|latent|input|dimension|data|class|kernel"
@@ -72,6 +76,7 @@ def wrong_values() -> list[Any]:
         -np.inf,
         True,
         3 + 4j,
+        2**30,
         2**31,
         2**53,
         2**63,
@@ -194,9 +199,13 @@ def spoiled(rng: random.Random, calls: dict[str, Any], values: list[Any]) -> tup
 
 def words(call: Any, arguments: dict[str, Any]) -> list[str]:
     """What a clear message may name: arguments, alone or in the singular, the parts of data, fields, classes."""
+    import inducing
+
     found = [*arguments, getattr(call.function, "__name__", ""), *getattr(call.function, "__annotations__", {})]
     found += [name.removesuffix("s") for name in arguments if len(name) > 2]
     found += ["x", "y", "mask", "index", "labels"] * ("data" in arguments) + ["labels"] * ("y" in arguments)
+    found += [type(value).__name__ for value in arguments.values() if isinstance(value, inducing.Module)]
+    found += ["table"] * ("frame" in arguments)
     return [word for word in found if word and word != "<lambda>"] + ["operand"]  # of Python's own message for +
 
 
@@ -208,7 +217,11 @@ def is_clear(error: BaseException, names: list[str]) -> bool:
     ours = str(Path(inducing.__file__).parent)
     raised_by_us = bool(frames) and frames[-1].filename.startswith((ours, str(HERE), "<"))
     named = any(re.search(rf"\b{re.escape(name)}\b", str(error), re.IGNORECASE) for name in names)
-    return isinstance(error, KINDS) and (raised_by_us or isinstance(error, OSError)) and named
+    if isinstance(error, OSError):
+        return named or error.filename is not None
+    if any("/sklearn/utils/validation.py" in frame.filename for frame in frames):
+        return isinstance(error, KINDS)  # estimators must validate X, y and weights by scikit-learn, in its words
+    return isinstance(error, KINDS) and raised_by_us and named
 
 
 def is_finite(value: Any) -> bool:
@@ -266,12 +279,14 @@ def child(seed: str, start: str, stop: str, answer: str) -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from good_calls import calls
+    from good_functions import calls
 
     def too_slow(number: int, frame: Any) -> None:
         os._exit(99)
 
     signal.signal(signal.SIGALRM, too_slow)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, resource.RLIM_INFINITY))
     with tempfile.TemporaryDirectory() as folder, Path(answer).open("a") as out:
         os.chdir(folder)  # where a call that takes a text for a path may write
         every, values = calls(folder), wrong_values()

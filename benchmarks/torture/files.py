@@ -46,7 +46,21 @@ SECONDS = 10.0
 NUMBERS = (-1, 0, 1, 2, 7, 2**31, 2**53, 2**63, 2**64, 10**30, 0.5, -0.0, float("inf"), float("nan"))
 TEXTS = ("", "value", "os.system", "user:f", "é", "\0", "a" * 1000, "float32", "bfloat16", "object", "nan", "0x1p9999")
 JUNK = (*NUMBERS, *TEXTS, None, True, [], {}, [[]], ["none"], ["int", "3"], ["tuple"], {"a": ["none"]}, ["part"])
-KINDS = ["part", "function", "partial", "Partial", "array", "numpy", "key", "tuple", "list", "dict", "none", "bool"]
+KINDS = [
+    "part",
+    "function",
+    "partial",
+    "Partial",
+    "array",
+    "numpy",
+    "scalar",
+    "key",
+    "tuple",
+    "list",
+    "dict",
+    "none",
+    "bool",
+]
 KINDS += ["int", "float", "str", "dtype"]
 
 
@@ -261,7 +275,7 @@ def agrees(asked: Any, made: Any, theirs: dict[str, Any], ours: dict[str, Any]) 
     if isinstance(asked, dict) and isinstance(made, dict):
         return asked.keys() <= made.keys() and all(agrees(v, made[k], theirs, ours) for k, v in asked.items())
     if isinstance(asked, list) and isinstance(made, list) and asked[:1] == made[:1]:
-        if asked[0] in ("array", "numpy", "key") and len(asked) == 3:
+        if asked[0] in ("array", "numpy", "scalar", "key") and len(asked) == 3:
             same = theirs[asked[1]][0] == ours[made[1]][0] and theirs[asked[1]][2] == ours[made[1]][2]
             return same and asked[2] == made[2]
         if asked[0] == "function":

@@ -1,4 +1,4 @@
-"""Good calls of public constructors and functions, for calls.py to spoil, and first uses of what they make."""
+"""Good calls of constructors of parts, for calls.py to spoil, and first uses of what they make."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -111,6 +111,8 @@ MODEL = ig.Model(LAYER, L.Gaussian(0.1))
 DEEP = ig.Model([ig.LatentVariable(1), ig.SparseGP(ig.GP(M52), F.InducingPoints(X2[:3]))], L.Gaussian(0.1))
 CLASSES = ig.Model(ig.BayesianDense(1, 3), L.Softmax(3))
 FOURIER = ig.Model(ig.SparseGP(PRIOR, F.Fourier(-2.0, 2.0, 3)), L.Gaussian(0.1))
+COLUMNS = K.ActiveDims(M52, (0,)) * K.ActiveDims(K.Matern32(), (1,))
+ROWS = K.ActiveDims(SE, (0,)) * K.ActiveDims(K.Coregion([[1.0], [2.0]], [0.5, 0.5]), (1,))
 BAND = {"lower": [-1.0], "upper": [1.0]}
 
 
@@ -153,6 +155,14 @@ def kernels() -> dict[str, Call]:
         "means.Function": Call(means.Function, {"function": lambda x: x[0]}, use_mean),
         "means.Sum": Call(means.Sum, {"first": means.Zero(), "second": means.Constant(1.0)}, use_mean),
         "means.Product": Call(means.Product, {"first": means.Zero(), "second": means.Constant(1.0)}, use_mean),
+        "Additive": Call(K.Additive, {"lengthscale": [0.5], "variance": [2.0]}, use_kernel),
+        "Categorical": Call(
+            K.Categorical, {"correlation": [0.5], "variance": 2.0}, lambda k: np.asarray(k.gram(np.zeros((3, 1))))
+        ),
+        "SpectralMixture": Call(
+            K.SpectralMixture, {"weights": [1.0, 0.5], "means": [[0.5], [1.0]], "scales": [[0.1], [0.2]]}, use_kernel
+        ),
+        "SpectralMixture.from_data": Call(K.SpectralMixture.from_data, {"X": X, "y": Y, "num": 2}, use_kernel),
         "mean +": Call(lambda other: means.Zero() + other, {"other": means.Constant(1.0)}, use_mean),
     }
     return calls
@@ -179,6 +189,10 @@ def some_features() -> dict[str, Call]:
             F.Integral, {"phi": lambda x: jnp.stack([jnp.sin(x[0]), jnp.cos(x[0])]), **BAND, "nodes": 8}, se
         ),
         "SphericalHarmonics": Call(F.SphericalHarmonics, {"dim": 3, "degrees": 3}, use_features(K.Spherical(SE))),
+        "Padded": Call(F.Padded, {"own": POINTS, "num": 4}, matern),
+        "Product": Call(
+            F.Product, {"parts": [F.Fourier(-1.0, 1.0, 2), F.Fourier(-1.0, 1.0, 2)]}, use_features(COLUMNS)
+        ),
         "Additive": Call(F.Additive, {"parts": [POINTS, POINTS]}, use_features(SE + M52)),
         "Union": Call(F.Union, {"parts": [POINTS, F.InducingDerivatives(X[::2])]}, se),
     }
@@ -191,6 +205,7 @@ def some_likelihoods() -> dict[str, Call]:
         "Bernoulli": ({"link": "probit"}, 1),
         "Beta": ({"scale": 1.0, "link": "probit"}, 0.5),
         "Binomial": ({"total_count": 5, "link": "logit"}, 1),
+        "Exponential": ({"link": "exp"}, 0.5),
         "Gamma": ({"shape": 2.0}, 0.5),
         "HeteroscedasticGaussian": ({"link": "exp"}, 0.5),
         "Laplace": ({"scale": 1.0}, 0.5),
@@ -208,6 +223,12 @@ def some_likelihoods() -> dict[str, Call]:
     calls = {name: Call(getattr(L, name), good, use_likelihood(y)) for name, (good, y) in plain.items()}
     return calls | {
         "PerDatum": Call(L.PerDatum, {"values": [0.1, 0.2], "new": 0.1}, use_known_noise),
+        "Censored": Call(
+            L.Censored,
+            {"base": L.Weibull(), "num_outputs": 1, "above": [0.1, 0.1, 0.1, 0.1], "below": None},
+            use_likelihood(0.5),
+            2.0,
+        ),
         "PerOutput": Call(L.PerOutput, {"likelihoods": [L.Gaussian()]}, lambda p: p.num_latents(len(p.likelihoods))),
     }
 
@@ -227,6 +248,19 @@ def some_priors() -> dict[str, Call]:
         ),
         "GaussianSmoothing": Call(priors.GaussianSmoothing, {"width": [[0.5]], "amplitude": 1.0}),
         "Derivative": Call(priors.Derivative, {"prior": ig.GP(SE), "dim": 1, "values": False}, plain),
+        "Derivative.dims": Call(priors.Derivative, {"prior": ig.GP(SE), "dims": [0, (0, 0)], "values": True}, plain),
+        "MatrixValued": Call(
+            priors.MatrixValued,
+            {"kernel": ROWS, "num_outputs": 2, "mean": 0.0},
+            use_prior(F.InducingPoints([[0.0, 0.0], [0.5, 1.0]])),
+        ),
+        "Stack": Call(priors.Stack, {"priors": [PRIOR, SE]}, plain),
+        "as_input": Call(priors.as_input, {"prior": priors.Independent(M52, 2)}),
+        "Smoothing": Call(
+            priors.Smoothing,
+            {"function": lambda t: jnp.ones((1, 1)), "lower": [-1.0], "upper": [1.0], "num": 8},
+            lambda s: use_prior(POINTS)(priors.ConvolutionProcess(s, [SE])),
+        ),
         "ImageConvolution": Call(
             priors.ImageConvolution,
             {"latents": SE, "image_shape": (3, 3), "patch_shape": (2, 2), "stride": 1, "num": 1},
@@ -263,75 +297,3 @@ def some_priors() -> dict[str, Call]:
         "PerDatumEncoder": Call(layers.PerDatumEncoder, {"mean": X, "scale": 1.0, "full": False}),
         "Model": Call(ig.Model, {"layers": LAYER, "likelihood": L.Gaussian()}, use_model, 3.0),
     }
-
-
-def functions(folder: str) -> dict[str, Call]:
-    """Calls of functions."""
-    P = MODEL.predict(X)
-    Q = MODEL.posterior(X)
-    exact = priors.ExactGP(PRIOR, X, Y, 0.1)
-    both = {"model": MODEL, "data": (X, Y)}
-    options = {"objective": ig.elbo, "steps": 1, "method": "auto", "batch_size": None, "key": KEY, "progress": False}
-    options |= {"freeze": None, "log_prior": None, "held_out": None, "patience": None, "starts": 1, "checkpoint": None}
-    return {
-        "Data": Call(
-            ig.Data,
-            {"x": X, "y": Y, "mask": np.ones((6, 1), bool), "index": np.arange(6), "weight": np.ones(6)},
-            use_data,
-            6.0,
-        ),
-        "elbo": Call(
-            ig.elbo, both | {"key": KEY, "samples": 1, "importance": 1, "beta": 1.0, "num_data": 6}, None, 3.0
-        ),
-        "iw_elbo_global": Call(ig.iw_elbo_global, {"model": DEEP, "data": (X, Y), "key": KEY, "importance": 2}),
-        "collapsed_elbo": Call(ig.collapsed_elbo, both),
-        "collapse": Call(ig.collapse, both),
-        "log_evidence": Call(ig.log_evidence, both),
-        "PrecomputedElbo": Call(ig.PrecomputedElbo, both | {"model": FOURIER}),
-        "natural_gradient_step": Call(ig.natural_gradient_step, both | {"gamma": 1.0, "key": KEY}),
-        "fit": Call(ig.fit, both | options, None, 2.0),
-        "predict": Call(
-            MODEL.predict,
-            {"X": X, "full_cov": False, "output_cov": False, "key": KEY, "samples": None, "index": None},
-            lambda p: (p.mean, p.variance),
-            4.0,
-        ),
-        "posterior": Call(
-            MODEL.posterior,
-            {"X": X, "full_cov": False, "output_cov": False, "key": KEY, "samples": None},
-            lambda p: (p.mean, p.variance),
-            3.0,
-        ),
-        "draw": Call(MODEL.draw, {"key": KEY, "num_features": 16}, lambda f: f(X)),
-        "sample": Call(P.sample, {"key": KEY, "shape": (2,)}),
-        "posterior.sample": Call(Q.sample, {"key": KEY, "shape": 2}),
-        "log_prob": Call(P.log_prob, {"y": Y}),
-        "quantile": Call(P.quantile, {"q": 0.3}),
-        "cdf": Call(P.cdf, {"y": Y}),
-        "ExactGP.predict": Call(exact.predict, {"X": X}, lambda p: p.mean),
-        "ExactGP.log_prob": Call(exact.log_prob, {"X": X, "y": Y, "noise_variance": 0.1}),
-        "ExactGP.sample": Call(exact.sample, {"key": KEY, "X": X, "shape": 2}),
-        "kmeans": Call(ig.initialise.kmeans, {"X": X, "M": 2, "key": KEY}),
-        "random_subset": Call(ig.initialise.random_subset, {"X": X, "M": 2, "key": KEY}),
-        "greedy_variance": Call(ig.initialise.greedy_variance, {"kernel": M52, "X": X, "M": 2}),
-        "scales": Call(ig.initialise.scales, both),
-        "deep_gp": Call(
-            ig.deep_gp,
-            {"X": X, "likelihood": L.Gaussian(), "num_layers": 2, "width": None, "num_inducing": 3},
-            use_model,
-            2.0,
-        ),
-        "summary": Call(ig.summary, {"module": MODEL}),
-        "save": Call(ig.save, {"path": f"{folder}/model.ig", "model": MODEL}),
-        "load": Call(ig.load, {"path": f"{folder}/kept.ig", "parts": ()}),
-    }
-
-
-def calls(folder: str) -> dict[str, Call]:
-    """Every call, by name.
-
-    Args:
-        folder: where files may be written.
-    """
-    ig.save(f"{folder}/kept.ig", MODEL)
-    return kernels() | some_features() | some_likelihoods() | some_priors() | functions(folder)

@@ -6,6 +6,7 @@ values only where they are concrete: under `jit` the values are not known.
 
 import functools
 import inspect
+import numbers
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from inducing.data import Data, as_data, as_inputs
+from inducing.declared import shown
 from inducing.model import Model, kind_of
 from inducing.parameters import at_least_one, dtype_of
 
@@ -193,7 +195,10 @@ def checked_inputs(model: Any, X: Any, index: Any = None) -> tuple[Float[Array, 
 
 
 def _checked_index(model: Model, index: Any, rows: int) -> Int[Array, " N"]:
-    index = index if isinstance(index, jax.Array) else np.asarray(index)
+    try:
+        index = index if isinstance(index, jax.Array) else np.asarray(index)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"index must hold one whole number for each row of X, got {shown(index)}.") from None
     if not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(f"index must hold whole numbers, the rows of training data, got dtype {index.dtype}.")
     if index.shape != (rows,):
@@ -209,6 +214,20 @@ def _checked_index(model: Model, index: Any, rows: int) -> Int[Array, " N"]:
         except ValueError as error:
             raise ValueError(f"index does not fit the likelihood: {error} Leave index out for new inputs.") from error
     return jnp.asarray(index, int)
+
+
+def check_seeds(**seeds: Any) -> None:
+    """Raise a ValueError unless each argument, given by its name, is a whole number from 0, below 2⁶³.
+
+    Examples:
+        >>> check_seeds(seed=-1)
+        Traceback (most recent call last):
+            ...
+        ValueError: seed must be a whole number, 0 or more and below 2^63, got -1.
+    """
+    for name, seed in seeds.items():
+        if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise ValueError(f"{name} must be a whole number, 0 or more and below 2^63, got {shown(seed)}.")
 
 
 def check_counts(**counts: Any) -> None:

@@ -13,7 +13,9 @@ import dataclasses
 import functools
 import numbers
 import operator
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_args
 
 import equinox as eqx
@@ -293,6 +295,33 @@ def _is_key(key: Any) -> bool:
     return key.ndim == 0 if typed else key.dtype == np.uint32 and key.ndim == 1
 
 
+def as_path(path: Any, name: str = "path") -> Path:
+    """A path from a string or a path-like object.
+
+    Args:
+        path: where the file is.
+        name: the name of the argument, for the message.
+
+    Returns:
+        The path.
+
+    Raises:
+        TypeError: `path` is anything else, such as a file descriptor.
+        ValueError: `path` is empty.
+
+    Examples:
+        >>> as_path(1)
+        Traceback (most recent call last):
+            ...
+        TypeError: path must be a string or a pathlib.Path, got 1.
+    """
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+        raise TypeError(f"{name} must be a string or a pathlib.Path, got {shown(path)}.")
+    if not os.fspath(path):
+        raise ValueError(f"{name} is empty; pass the name of a file.")
+    return Path(path)
+
+
 def as_float_array(value: Any) -> Any:
     """Convert a parameter to a new floating-point JAX array.
 
@@ -366,6 +395,36 @@ def as_numbers(name: str, value: Any) -> Array:
         rows = ", in rows of equal length" * isinstance(value, list | tuple)
         raise TypeError(f"{name} must be an array of numbers{rows}, got {shown(value)}.")
     return array
+
+
+def as_probability(name: str, value: Any) -> Any:
+    """Check that a value is one number strictly between 0 and 1.
+
+    Args:
+        name: the name of the argument, for the message.
+        value: its value.
+
+    Returns:
+        The value, of other types than float as a JAX array. Traced values stay as they are.
+
+    Raises:
+        TypeError: if it is not a number.
+        ValueError: if it is not one number between 0 and 1.
+
+    Examples:
+        >>> as_probability("level", 95)
+        Traceback (most recent call last):
+            ...
+        ValueError: level must lie strictly between 0 and 1, got 95; pass a probability such as 0.95.
+    """
+    number = value if isinstance(value, float) else as_numbers(name, value)
+    if np.ndim(number):
+        raise ValueError(f"{name} must be one number, got shape {np.shape(number)}; pass one probability at a time.")
+    if not isinstance(number, jax.core.Tracer) and not 0 < number < 1:
+        raise ValueError(
+            f"{name} must lie strictly between 0 and 1, got {shown(value)}; pass a probability such as 0.95."
+        )
+    return number
 
 
 def check_part(name: str, value: Any, kind: "type[Module]") -> None:

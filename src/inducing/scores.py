@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from inducing.data import as_labels, as_weight
 from inducing.inference.joint import JointPredictive
 from inducing.likelihoods.predictive import Predictive
+from inducing.parameters import as_numbers
 
 
 def crps(pred: Any, y: Any, *, weight: Any = None) -> float:
@@ -195,6 +196,8 @@ def share_below(pred: Any, y: Any, level: Float[np.ndarray, "L"], *, weight: Any
         [0.0, 0.5, 1.0]
     """
     pred, y, w = _checked(pred, y, weight)
+    as_numbers("level", level)  # refuses anything else
+    level = np.asarray(level, float).reshape(-1)
     counts = jnp.array([[support.kind == "count" for support in pred.likelihood.supports]], y.dtype)  # 1 or 0
     seen = np.isfinite(np.asarray(y))
     lower, upper = (np.asarray(pred.cdf(a))[seen] for a in (y - counts, y))
@@ -212,7 +215,7 @@ def _checked(pred: Any, y: Any, weight: Any) -> tuple[Predictive, Array, np.ndar
     w = np.ones((len(y), 1)) if weight is None else np.asarray(as_weight(weight, len(y)))[:, None]
     if not np.sum(w * np.isfinite(np.asarray(y))) > 0:
         raise ValueError("every label in y is missing (NaN) or has weight 0; there is nothing to compare with.")
-    return pred, y, w
+    return pred, y, w / np.max(w)  # the scale does not matter, but sums of large weights would overflow
 
 
 def _probabilities(pred: Predictive, y: Array) -> Array:

@@ -11,6 +11,7 @@ encoded as `inducing.tables` does, and `estimator.encoder_` says how. Frames of 
 """
 
 import contextlib
+import numbers
 import pickle
 import warnings
 from collections.abc import Callable, Generator, Iterable
@@ -38,12 +39,13 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("inducing.sklearn needs scikit-learn: pip install 'inducing[sklearn]'") from error
 
 from inducing import likelihoods
-from inducing.checks import check_model
+from inducing.checks import check_counts, check_model, check_seeds
 from inducing.data import Data, some_rows
+from inducing.declared import shown
 from inducing.io import load, save
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
-from inducing.parameters import check, question
+from inducing.parameters import as_numbers, as_probability, check, one_or_several, question
 from inducing.report.relevance import relevance
 from inducing.scores import log_score
 from inducing.training.automatic import NOISES, best_noise, likelihood_of, train
@@ -158,6 +160,7 @@ class _AbstractGP(BaseEstimator):
 
     def _samples(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
         """Labels as the model counts them [n_samples, N, P], jointly over the rows."""
+        check_counts(n_samples=n_samples)
         X = self._inputs(X)
         with self.computing() as model:
             return np.asarray(model.predict(X, full_cov=True).sample(_key(random_state), n_samples), float)
@@ -189,7 +192,7 @@ class _AbstractGP(BaseEstimator):
         Raises:
             ValueError: if the file is damaged, or holds something else.
         """
-        estimator = load(path, [cls, *parts])
+        estimator = load(path, (cls, *one_or_several(parts)))
         if type(estimator) is not cls:
             raise ValueError(f"{path}: it holds a {type(estimator).__name__}, not a {cls.__name__}; use ig.load.")
         return estimator
@@ -257,8 +260,8 @@ class _AbstractGP(BaseEstimator):
         return np.array([used.get(name, 0.0) for name in vars(self)["feature_names_in_"]])
 
     def _check_dtype(self) -> None:
-        if self.dtype not in ("float64", "float32"):
-            raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+        if not isinstance(self.dtype, str) or self.dtype not in ("float64", "float32"):
+            raise ValueError(f"dtype must be 'float64' or 'float32', got {shown(self.dtype)}.")
 
     def _precision(self) -> Any:
         """The precision of all that JAX computes inside this context; afterwards the user's flag holds again."""
@@ -396,8 +399,8 @@ class GPRegressor(RegressorMixin, _AbstractGP):
     def _choose_noise(self, X: np.ndarray, y: np.ndarray, weight: Any) -> int | float | None:
         """Set `noise_`, and return the seconds that are left for the fit: half of them, if kinds are compared."""
         self._check_dtype()
-        if self.noise not in (*NOISES, "auto"):
-            raise ValueError(f"noise must be {', '.join(map(repr, NOISES))} or 'auto', got {self.noise!r}.")
+        if not isinstance(self.noise, str) or self.noise not in (*NOISES, "auto"):
+            raise ValueError(f"noise must be {', '.join(map(repr, NOISES))} or 'auto', got {shown(self.noise)}.")
         if self.likelihood is not None and self.noise != "gaussian":
             raise ValueError(f"pass either noise or likelihood, got noise={self.noise!r} and {self.likelihood!r}.")
         self.noise_ = self.noise
@@ -476,10 +479,14 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         Returns:
             Quantiles [N, Q] or [N, P, Q].
         """
+        levels = np.atleast_1d(np.asarray(as_numbers("quantiles", quantiles), float))
+        if levels.ndim > 1 or not len(levels):
+            raise ValueError(f"quantiles must be a list of probabilities, got {shown(quantiles)}.")
+        levels = [as_probability("quantiles", float(q)) for q in levels]
         X = self._inputs(X)
         with self.computing() as model:
             pred = model.predict(X)
-            return np.stack([self._shaped(pred.quantile(float(q))) for q in np.atleast_1d(quantiles)], axis=-1)
+            return np.stack([self._shaped(pred.quantile(q)) for q in levels], axis=-1)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Sample labels, noise included, jointly over the rows.
@@ -675,8 +682,15 @@ def _encoder_of(X: Any) -> Any:
 
 def _key(random_state: Any) -> Array:
     """A random key of a seed, or of a NumPy random state."""
-    whole = isinstance(random_state, int)
-    return jax.random.key(random_state if whole else check_random_state(random_state).randint(2**31))
+    if isinstance(random_state, numbers.Integral):
+        check_seeds(random_state=random_state)
+        return jax.random.key(int(random_state))
+    try:
+        return jax.random.key(check_random_state(random_state).randint(2**31))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state must be a whole number, None or a NumPy random state, got {shown(random_state)}."
+        ) from None
 
 
 def scorer(score: Callable[..., float]) -> Callable[..., float]:

@@ -99,10 +99,14 @@ def test_few_points_are_kept_where_more_gain_nothing(monkeypatch):
     assert grown(monkeypatch, switching(1.0)).model.layers[0].num_features == 10
 
 
-def test_other_models_are_refused():
+def test_other_models_and_limits_are_refused(unchecked):
     deep = ig.Model([model().layers[0], model().layers[0]], ig.likelihoods.Gaussian())
     with pytest.raises(TypeError, match=r"train other models by ig\.fit"):
         ig.grow(deep, (X, Y))
+    with pytest.raises(ValueError, match="gain must be a number, got 'small'"):
+        ig.grow(model(), (X, Y), gain="small")
+    with pytest.raises(ValueError, match="seconds must be a number greater than 0, got 0"):
+        ig.grow(model(), (X, Y), seconds=0)
 
 
 def test_centres_ignore_columns_with_long_lengthscales():

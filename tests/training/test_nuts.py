@@ -61,6 +61,8 @@ def test_one_parameter_against_a_grid():
     samples = np.asarray(pred.sample(jax.random.key(0), 2000))
     np.testing.assert_allclose(samples.mean(0), pred.mean, atol=5 * float(np.sqrt(pred.variance.max() / 2000)))
     np.testing.assert_allclose(samples.var(0), pred.variance, rtol=0.2)
+    with pytest.raises(ValueError, match=r"chain must be a whole number from 0 to 1, got 2"):
+        drawn.model_at(2, 0)
     data = drawn.to_arviz()
     assert data.posterior.sizes["chain"] == 2
 
@@ -76,7 +78,7 @@ def test_over_u_equals_the_integral_over_u():
     np.testing.assert_allclose(w.std(0), sd, rtol=0.25)
 
 
-def test_refusals():
+def test_refusals(unchecked):
     with pytest.raises(TypeError, match="for Gaussian noise only, not Poisson"):
         ig.sample_posterior(model_of(ig.likelihoods.Poisson()), (X, np.ones_like(X)), over_u=False)
     with pytest.raises(TypeError, match="one SparseGP layer"):
@@ -85,6 +87,10 @@ def test_refusals():
         ig.sample_posterior(model_of(), (X, Y), freeze=lambda m: (m.layers[0].prior, m.likelihood))
     with pytest.raises(ValueError, match="one parameter of the model"):
         ig.sample_posterior(model_of(), (X, Y), priors=[(lambda m: m.layers, PRIOR)])
+    with pytest.raises(TypeError, match="priors must be pairs"):
+        ig.sample_posterior(model_of(), (X, Y), priors=[PRIOR])
+    with pytest.raises(ValueError, match="target_accept must be a number between 0 and 1"):
+        ig.sample_posterior(model_of(), (X, Y), target_accept=1.5)
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def elbo(
         True
     """
     check_counts(samples=samples, importance=importance)
-    if num_data is not None and not isinstance(num_data, jax.Array):
+    if num_data is not None and not _is_one_number(num_data):
         check_counts(num_data=num_data)
     check_beta(beta)
     scale = 1.0 if num_data is None else num_data / len(data)
@@ -124,6 +124,11 @@ def elbo(
     else:
         term = data_term(key)
     return scale * term - beta * model.kl()
+
+
+def _is_one_number(value: Any) -> bool:
+    """Whether a value is a number that JAX holds, perhaps traced."""
+    return isinstance(value, jax.Array) and value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.number)
 
 
 def check_beta(beta: Any) -> None:

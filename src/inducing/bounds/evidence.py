@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from inducing._xla import check_memory
 from inducing.bounds.collapsed import optimal_q
 from inducing.bounds.conjugate import Conjugate
 from inducing.bounds.objective import AbstractBound, Optimum
@@ -84,6 +85,8 @@ def _residuals(conjugate: Conjugate, data: Data) -> tuple[Any, Float[Array, " n"
     variables with the value 0, which changes nothing.
     """
     prior, (N, P) = conjugate.layer.prior, labels(data)[0].shape
+    triangles = (5, N * P, N * P // 2)
+    check_memory("the evidence", triangles, labels(data)[0].dtype, "use ig.collapsed_elbo, or fewer rows")
     blocks = 2 ** depth(N * P)
     extra = -N % blocks
 

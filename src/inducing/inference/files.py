@@ -8,8 +8,9 @@ import numpy as np
 
 from inducing._xla import process
 from inducing.checks import check_model
+from inducing.declared import shown
 from inducing.inference.predict import predict
-from inducing.parameters import dtype_of
+from inducing.parameters import as_path, as_probability, dtype_of, one_or_several
 from inducing.streams.source import Rows, padded
 from inducing.streams.tables import Columns, File, Tables, files_of, names_in, pyarrow
 
@@ -55,9 +56,10 @@ def predict_files(
         ['new.parquet']
     """
     check_model(model)
-    paths = [source] if isinstance(source, str | os.PathLike) else source
-    fs, files = files_of([os.fspath(path) for path in paths], filesystem)
-    targets = [Path(folder) / (Path(file.path).name.split(".")[0] + ".parquet") for file in files]
+    folder = as_path(folder, "folder")
+    level = float(as_probability("level", level))
+    fs, files = files_of(_paths(source), filesystem)
+    targets = [folder / (Path(file.path).name.split(".")[0] + ".parquet") for file in files]
     if len(set(targets)) < len(targets):
         twice = next(path.name for path in targets if targets.count(path) > 1)
         raise ValueError(f"several files would become {twice}; predict them into different folders.")
@@ -70,11 +72,18 @@ def predict_files(
                 f"{files[0].path} has the columns {', '.join(map(repr, names))}, and the model has {expected} inputs; "
                 "name their columns by x=[...]."
             )
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     own, of = process()
     for file, target in list(zip(files, targets, strict=True))[own::of]:
         _write(model, file, fs, list(names), target, level)
     return targets[own::of]
+
+
+def _paths(source: Any) -> list[str]:
+    paths = one_or_several(source) if not isinstance(source, str) else (source,)
+    if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
+        raise TypeError(f"source must be a path or a list of paths, got {shown(source)}.")
+    return [os.fspath(path) for path in paths]
 
 
 def _write(model: "Model", file: File, filesystem: Any, names: list[str], target: Path, level: float) -> None:

@@ -146,6 +146,8 @@ class JointPredictive(eqx.Module):
         """
         if samples is not None:
             at_least_one("samples", samples)
+        if key is not None:
+            as_key(key)
         y = self._labels(y)
         self.likelihood.check(y, index=self.index)
         y, present = fill_missing(y, self.likelihood.fill)

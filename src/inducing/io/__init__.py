@@ -9,8 +9,8 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from inducing.io.container import as_path, read, write
-from inducing.parameters import check
+from inducing.io.container import read, write
+from inducing.parameters import as_path, check
 
 
 def save(path: str | os.PathLike, model: Any, *, notes: Any = None) -> None:
@@ -57,8 +57,8 @@ def load(path: str | os.PathLike, parts: Iterable[Any] = ()) -> Any:
     """Read a model, or a part of one, from a file that `ig.save` wrote.
 
     The result is what was saved, bit for bit: arrays with their dtypes, ties, static settings and structure. Nothing in
-    the file is executed or imported. Every part is rebuilt from its fields; declared shapes, allowed values and
-    `__check_init__` are checked. What only a constructor checks, such as whether q(u) fits its features, is not.
+    the file is executed or imported. Every part is rebuilt from its fields and then passes the checks of its
+    constructor: declared shapes, allowed values and `__check_init__`.
 
     Args:
         path: the file.

@@ -1,6 +1,7 @@
 """The file itself: a safetensors file with a checksum, written atomically."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,29 +17,6 @@ VERSION = "1"
 NATIVE = frozenset(
     ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64"]
 )
-
-
-def as_path(path: Any) -> Path:
-    """A path from a string or a path-like object.
-
-    Args:
-        path: where the file is.
-
-    Returns:
-        The path.
-
-    Raises:
-        TypeError: `path` is anything else, such as a file descriptor.
-
-    Examples:
-        >>> as_path(1)
-        Traceback (most recent call last):
-            ...
-        TypeError: path must be a string or a pathlib.Path, got 1.
-    """
-    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
-        raise TypeError(f"path must be a string or a pathlib.Path, got {path!r}.")
-    return Path(path)
 
 
 def write(path: Path, structure: Any, arrays: dict[str, np.ndarray]) -> None:
@@ -80,6 +58,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         b'abc'
     """
     path = path.resolve()  # replace what a symbolic link points to, not the link
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "path is a folder; add the name of a file", str(path))
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

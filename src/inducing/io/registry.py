@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -132,7 +133,7 @@ def with_users(parts: Iterable[Any]) -> dict[str, Any]:
 
 
 def is_named(function: Callable) -> bool:
-    """Whether a function can be found again by its name: it is not a lambda and captures no variables.
+    """Whether a function can be found again by its name: it is not a lambda or a method, and captures no variables.
 
     Args:
         function: any callable.
@@ -145,4 +146,15 @@ def is_named(function: Callable) -> bool:
         False
     """
     name = getattr(function, "__name__", "<lambda>")  # callables need not have one
-    return name != "<lambda>" and not getattr(function, "__closure__", None)
+    if name == "<lambda>" or inspect.ismethod(function):
+        return False
+    if (
+        getattr(sys.modules.get(getattr(function, "__module__", "")), name, None) is function
+    ):  # such as one with a decorator
+        return True
+    inside = inspect.unwrap(function, stop=_captures)  # of what jax.jit made
+    return not _captures(inside)
+
+
+def _captures(function: Callable) -> bool:
+    return bool(getattr(function, "__closure__", None))  # callables need not have one

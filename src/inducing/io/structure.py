@@ -6,7 +6,8 @@ Every value is a list that begins with its kind, so that tuples and lists, integ
     ["object", tag, value]             an object that is not a module, as its `to_state` describes it
     ["function", tag]                  a function of a fixed list, or a user's named one
     ["partial", function, args, {…}]   a function with bound arguments
-    ["array", name, dtype]             a JAX array; ["numpy", name, dtype]: of NumPy; ["key", name, impl]: random keys
+    ["array", name, dtype]             a JAX array; ["numpy", name, dtype]: of NumPy; ["scalar", name, dtype]: a number
+                                       of NumPy; ["key", name, impl]: random keys
     ["tuple", …], ["list", …], ["dict", {…}], ["items", [key, value], …],
     ["none"], ["bool", b], ["int", "3"], ["float", hex], ["str", s]
     ["dtype", name]
@@ -63,7 +64,7 @@ class Writer:
 
     def __init__(self):
         self.arrays: dict[str, np.ndarray] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[int, tuple[str, Any]] = {}  # with the array itself, so that no other one gets its id
 
     def describe(self, value: Any, place: str) -> list:
         """The value as JSON.
@@ -85,9 +86,13 @@ class Writer:
 
     def store(self, kind: str, array: np.ndarray, original: Any, place: str, detail: str) -> list:
         """Add an array once, under the name of the first place where it occurs."""
-        name = self._names.setdefault(id(original), place or "array")
-        self.arrays[name] = array
-        return [kind, name, detail]
+        if id(original) not in self._names:
+            name = place or "array"
+            while name in self.arrays:  # two places may have the same name, such as the key "a.b" and "b" in "a"
+                name += "'"
+            self._names[id(original)] = name, original
+            self.arrays[name] = array
+        return [kind, self._names[id(original)][0], detail]
 
 
 def _write_module(writer: Writer, module: Any, place: str) -> list:
@@ -108,16 +113,18 @@ def _write_function(writer: Writer, function: Callable, place: str) -> list:
     if tag is None and not is_named(function):
         raise TypeError(
             f"{place} is a lambda or a function that captures variables, which a file cannot hold; define a function "
-            "at the top level of a module, or write a class, and pass it as ig.load(path, parts=[...])."
+            "at the top level of a module, or a class of ig.Module, and pass it as ig.load(path, parts=[...])."
         )
     return ["function", tag or users_tag(function)]
 
 
 def _write_partial(writer: Writer, bound: Any, place: str) -> list:
     kind = "Partial" if isinstance(bound, jax.tree_util.Partial) else "partial"
+    wrapped = getattr(bound.func, "fun", None)  # JAX wraps a partial inside a Partial
+    function = wrapped if isinstance(wrapped, functools.partial) else bound.func
     names = {name: writer.describe(v, f"{place}.{name}") for name, v in bound.keywords.items()}
     arguments = [writer.describe(v, f"{place}.{i}") for i, v in enumerate(bound.args)]
-    return [kind, writer.describe(bound.func, place), arguments, names]
+    return [kind, writer.describe(function, place), arguments, names]
 
 
 def _write_array(writer: Writer, array: Any, place: str) -> list:
@@ -151,7 +158,10 @@ _WRITERS: list[tuple[Callable[[Any], bool], Callable[[Writer, Any, str], list]]]
     (lambda v: isinstance(v, bool), lambda w, v, p: ["bool", v]),
     (lambda v: isinstance(v, np.dtype), lambda w, v, p: ["dtype", v.name]),
     (lambda v: isinstance(v, jax.Array | np.ndarray), _write_array),
-    (lambda v: isinstance(v, np.generic), lambda w, v, p: _write_array(w, np.asarray(v), p)),
+    (
+        lambda v: isinstance(v, np.generic) and not isinstance(v, str),
+        lambda w, v, p: ["scalar", *_write_array(w, np.asarray(v), p)[1:]],
+    ),
     (lambda v: isinstance(v, int), lambda w, v, p: ["int", str(v)]),
     (lambda v: isinstance(v, float), lambda w, v, p: ["float", v.hex()]),
     (lambda v: isinstance(v, str), lambda w, v, p: ["str", v]),
@@ -260,6 +270,13 @@ def _read_key(reader: Reader, rest: list, where: str) -> Any:
     return reader._made.setdefault((name, impl), jax.random.wrap_key_data(data, impl=impl))
 
 
+def _read_scalar(reader: Reader, rest: list, where: str) -> np.generic:
+    value = reader.array(*rest, where, as_jax=False)
+    if value.ndim:
+        raise ValueError(f"{where} is not one number, it has shape {list(value.shape)}")
+    return value[()]
+
+
 def _read_module(reader: Reader, rest: list, where: str, depth: int) -> Any:
     tag, fields = rest
     cls = reader.part(tag, where)
@@ -365,6 +382,7 @@ _READERS: dict[str, tuple[int | None, Callable[[Reader, list, str, int], Any]]] 
     "object": (2, lambda r, v, w, d: _read_object(r, v, w, d)),
     "array": (2, lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=True)),
     "numpy": (2, lambda r, v, w, d: r.array(v[0], v[1], w, as_jax=False)),
+    "scalar": (2, lambda r, v, w, d: _read_scalar(r, v, w)),
     "key": (2, lambda r, v, w, d: _read_key(r, v, w)),
     "function": (1, lambda r, v, w, d: _read_function(r, v, w)),
     "partial": (3, _read_partial(functools.partial)),

@@ -12,7 +12,7 @@ from inducing.data import as_data
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points, symmetric
 from inducing.kernels.distance import centred
 from inducing.kernels.stationary import SquaredExponential, fourier_features
-from inducing.parameters import positive, real
+from inducing.parameters import at_least_one, positive, real
 
 GRID = 4096  # frequencies of each column at which the spectrum of the data is evaluated
 ROWS = 4096  # the most rows of the data that it uses
@@ -79,6 +79,7 @@ class SpectralMixture(AbstractKernel):
             >>> round(float(k.means[0, 0]), 2), round(float(k.weights[0]), 1)
             (1.5, 2.0)
         """
+        num = at_least_one("num", num)
         data = as_data((X, y))
         x, residual = np.asarray(data.x, float), np.asarray(data.y, float)[:, 0]
         keep = np.flatnonzero(np.isfinite(residual))

@@ -120,6 +120,9 @@ class BayesianDense(AbstractLayer):
             raise ValueError("BayesianDense has either a scale or a root; the other one is None.")
         if self.root is not None and self.root.shape != (size, size):
             raise ValueError(f"root has shape {list(self.root.shape)}; {size} weights need [{size}, {size}].")
+        factors = (1, 1), (shape[0], 1), (1, shape[1])
+        if self.prior_factor is not None and self.prior_factor.shape not in factors:
+            raise ValueError(f"prior_factor has shape {list(self.prior_factor.shape)}; pass one of {factors}.")
 
     def sample_weights(self, key: Array) -> tuple[Float[Array, "D1 P"], Float[Array, ""]]:
         """One sample W ~ q(W) and log p(W)/q(W), for importance weighting over the weights (eq:iw_vi_3)."""

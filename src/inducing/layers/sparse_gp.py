@@ -127,7 +127,9 @@ class SparseGP(AbstractLayer):
     def __check_init__(self):
         check_q(self.mean, self.root, self.coordinates, (self.prior.num_latents, self.num_features))
         checked_jitter(self.jitter)
-        check_features_suit(checked_features(self.features, self.prior), self.prior, self.jitter)
+        if checked_features(self.features, self.prior) is not self.features:
+            raise ValueError("features must be one object, or a tuple with features of one size for each latent.")
+        check_features_suit(self.features, self.prior, self.jitter)
 
     @property
     def num_features(self) -> int:

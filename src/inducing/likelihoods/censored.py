@@ -63,6 +63,9 @@ class Censored(AbstractLikelihood):
         if not isinstance(self.num_outputs, int) or self.num_outputs < 1:
             raise ValueError(f"Censored.num_outputs must be a whole number from 1, got {self.num_outputs!r}.")
         P = self.num_outputs
+        for name, bound in (("above", self.above), ("below", self.below)):
+            if bound is not None and (bound.ndim not in (1, 2) or bound.shape[1:] not in ((), (1,), (P,))):
+                raise ValueError(f"Censored.{name} must have shape [N] or [N, {P}], got {list(bound.shape)}.")
         if self.base.joint or self.base.num_latents(P) != P:
             raise TypeError(
                 f"Censored needs a likelihood whose outputs depend on one latent each, not {type(self.base).__name__}."

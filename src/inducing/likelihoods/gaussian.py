@@ -71,8 +71,8 @@ class Gaussian(AbstractLikelihood):
             bad = np.flatnonzero(((noise == 0) & seen).any(axis=1))
             if bad.size:
                 raise ValueError(
-                    f"Gaussian.variance is 0 for the datum of index {index[bad[0]]}, which has a label; pass noise "
-                    "variances greater than 0."
+                    f"Gaussian.variance has the value 0 for the datum of index {index[bad[0]]}, which has a label; "
+                    "pass noise variances greater than 0."
                 )
 
     def log_prob(self, f, y, *, index=None):

@@ -18,7 +18,7 @@ from inducing.likelihoods.quantiles import SEARCHES
 from inducing.likelihoods.sampling import as_shape, lenient, refuse_variances_alone, sample_mixture
 from inducing.likelihoods.supports import fill_missing
 from inducing.linalg import Dense
-from inducing.parameters import as_key, as_numbers
+from inducing.parameters import as_key, as_probability
 
 if TYPE_CHECKING:
     from inducing.likelihoods.base import AbstractLikelihood
@@ -123,11 +123,7 @@ class Predictive(eqx.Module):
         Raises:
             ValueError: if `q` is not one number between 0 and 1.
         """
-        q = as_numbers("q", q)
-        if np.ndim(q):
-            raise ValueError(f"q must be one number, got shape {np.shape(q)}; ask for one quantile at a time.")
-        if not isinstance(q, jax.core.Tracer) and not 0 < q < 1:
-            raise ValueError(f"q must lie strictly between 0 and 1, got {q}; 0.5 gives the median.")
+        q = as_probability("q", q)
         N = self.latent_mean.shape[-2]
         return _blocks(_quantile, self, jnp.full((N, 1), q, self.latent_mean.dtype))
 
@@ -143,8 +139,7 @@ class Predictive(eqx.Module):
         Raises:
             ValueError: if `level` does not lie between 0 and 1.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level}; 0.95 gives the 95% interval.")
+        level = as_probability("level", level)
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
     def crps(self, y: Any) -> Float[Array, "N P"]:

@@ -22,7 +22,7 @@ from inducing.priors.convolved_sites import ConvolvedSites, sequentially, shifte
 from inducing.priors.gp import draw_kernel
 from inducing.priors.independent import Independent, columns, own_means
 from inducing.priors.latents import BLOCK_ENTRIES, grouped, repeat
-from inducing.priors.stack import as_latents, nonzero_means
+from inducing.priors.stack import as_latents, check_rows_are_inputs, nonzero_means
 
 # For Gaussian smoothing in 1, 2 and 3 dimensions: nodes in each dimension, and how many widths they reach.
 NODES = {1: (32, 4.5), 2: (16, 4.0), 3: (8, 3.5)}
@@ -316,6 +316,7 @@ class ConvolutionProcess(AbstractPrior):
         self.mean_function = as_mean(mean)
 
     def __check_init__(self):
+        check_rows_are_inputs(self.latents, "latents")
         L, outputs = self.smoothing.shape[1], self.latents.num_outputs
         if outputs != L:
             raise ValueError(f"smoothing has {L} columns but there are {outputs} latents; it is [P, L].")

@@ -57,14 +57,19 @@ class Derivative(AbstractPrior):
     def __init__(self, prior: AbstractPrior, dim: int | None = None, values: bool = False, dims: Any = None):
         if not isinstance(prior, AbstractPrior):
             raise TypeError(f"prior must be a prior such as ig.GP(kernel), got {type(prior).__name__}.")
-        if prior.indexes_outputs:
-            raise TypeError("rows (x, p) have no derivative in p; write as_input(Derivative(prior, dim)) instead.")
         if (dim is None) == (dims is None):
             raise ValueError("pass either dim, the number of input columns, or dims, the columns to differentiate.")
         self.prior, self.values = prior, values
         self.dim = None if dim is None else at_least_one("dim", dim)
         chosen = range(self.dim) if self.dim else dims
         self.dims = as_derivatives("dims", chosen if isinstance(chosen, Iterable) else [chosen])
+
+    def __check_init__(self):
+        if self.prior.indexes_outputs:
+            raise TypeError("rows (x, p) have no derivative in p; write as_input(Derivative(prior, dim)) instead.")
+        every = self.dims if self.dim is None else tuple((c,) for c in range(at_least_one("dim", self.dim)))
+        if self.dims != every or as_derivatives("dims", self.dims) != self.dims:
+            raise ValueError(f"dims must hold the columns of each derivative in increasing order, got {self.dims}.")
         twice = [columns for i, columns in enumerate(self.dims) if columns in self.dims[:i]]
         if twice:
             raise ValueError(f"dims holds {twice[0]} twice; a second derivative is a tuple in a list, dims=[(0, 0)].")

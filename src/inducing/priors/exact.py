@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from inducing._xla import default_jit, in_blocks
+from inducing._xla import check_memory, default_jit, in_blocks
 from inducing.data import Data
 from inducing.likelihoods.base import PerDatum
 from inducing.likelihoods.gaussian import Gaussian
@@ -69,7 +69,10 @@ class ExactGP(Module):
             raise ValueError("conditioning needs inputs X and labels y; got None.")
         if data.y.shape[1] != prior.num_outputs:
             raise ValueError(f"y has {data.y.shape[1]} columns but the prior has {prior.num_outputs} outputs.")
-        check_values(prior, data.x)
+        check_values(prior, data.x)  # before anything is computed
+        check_memory(
+            "an exact posterior", (3, data.y.size, data.y.size), data.y.dtype, "use ig.SparseGP, or fewer rows"
+        )
         noise = _noise(noise_variance, data.y.shape, data.y.dtype, data.mask)
         self.prior, self.x, self.seen = prior, data.x, data.mask.reshape(-1)
         self.noise = jnp.where(data.mask, noise, 0.0)
@@ -77,6 +80,19 @@ class ExactGP(Module):
         self.new_noise = value if value.ndim == 0 or value.shape in ((1,), (prior.num_outputs,)) else None
         self.residual, self.inverse_root, jitter = _factorised(prior, self.x, data.y, data.mask, self.noise)
         _check_regular(jitter, jnp.min(jnp.where(data.mask, noise, jnp.inf)))
+
+    def __check_init__(self):
+        N, P = len(self.x), self.prior.num_outputs
+        shapes = {"noise": (N, P), "seen": (N * P,), "residual": (N * P,), "inverse_root": (N * P, N * P)}
+        for name, shape in shapes.items():
+            if (given := getattr(self, name).shape) != shape:
+                raise ValueError(
+                    f"ExactGP.{name} has shape {list(given)}; {N} data and {P} outputs need {list(shape)}."
+                )
+        if self.new_noise is not None:
+            _noise(self.new_noise, (1, P), self.noise.dtype, jnp.ones((1, P), bool))
+        _noise(self.noise, (N, P), self.noise.dtype, self.seen.reshape(N, P))
+        check_values(self.prior, self.x)
 
     @property
     def log_marginal_likelihood(self) -> Float[Array, ""]:

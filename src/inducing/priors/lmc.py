@@ -13,7 +13,14 @@ from inducing.parameters import as_numbers, positive, real
 from inducing.priors.base import AbstractPrior, weights
 from inducing.priors.independent import columns
 from inducing.priors.latents import repeat
-from inducing.priors.stack import as_latents, nonzero_means, on_outputs, site_weights, variances_of_sites
+from inducing.priors.stack import (
+    as_latents,
+    check_rows_are_inputs,
+    nonzero_means,
+    on_outputs,
+    site_weights,
+    variances_of_sites,
+)
 
 
 class AbstractMixture(AbstractPrior):
@@ -148,6 +155,7 @@ class LMC(AbstractMixture):
     def __check_init__(self):
         if self.W.ndim != 2 or not self.W.size:
             raise ValueError(f"W must be [P, L], one row for each output, got shape {list(self.W.shape)}.")
+        check_rows_are_inputs(self.latents, "latents")
         if self.latents.num_outputs != self.W.shape[1]:
             raise ValueError(
                 f"W has {self.W.shape[1]} columns but there are {self.latents.num_outputs} latents; "
@@ -207,6 +215,7 @@ class IntrinsicCoregionalisation(AbstractMixture):
                 f"IntrinsicCoregionalisation needs W of shape [P, rank] and kappa of shape [P], "
                 f"got W {list(W.shape)} and kappa {list(kappa.shape)}."
             )
+        check_rows_are_inputs(self.latents, "latents")
         if self.latents.num_outputs != W.shape[0] + W.shape[1]:
             raise ValueError(
                 f"W {list(W.shape)} needs {W.shape[1]} shared latents and {W.shape[0]} of single outputs, "

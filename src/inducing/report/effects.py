@@ -9,9 +9,10 @@ from jaxtyping import Array, Float
 from scipy.special import ndtri
 
 from inducing._xla import compiled
-from inducing.checks import check_counts, check_model, checked_inputs
+from inducing.checks import check_counts, check_model, check_seeds, checked_inputs
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
+from inducing.parameters import as_probability
 from inducing.report.columns import as_columns
 
 SAMPLES = 200  # sampled functions, if there is no closed form
@@ -101,6 +102,8 @@ def effect(
     rows = np.asarray(X)
     columns = as_columns(names, rows.shape[1])
     check_counts(points=points, num=num)
+    check_seeds(seed=seed)
+    level = float(as_probability("level", level))
     known = list(columns)
     if isinstance(column, int) and 0 <= column < len(known):
         column = known[column]

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from inducing._xla import compiled, in_blocks, limited_threads
-from inducing.checks import check_counts, check_model, checked_inputs, of_held_models
+from inducing.checks import check_counts, check_model, check_seeds, checked_inputs, of_held_models
 from inducing.inference.blocks import cache_of
 from inducing.layers.base import AbstractLayer
 from inducing.model import Model
@@ -129,6 +129,7 @@ def relevance(model: Any, X: Any, names: Any = None, *, num: int = 1024, seed: i
     rows = np.asarray(X)
     columns = as_columns(names, rows.shape[1])
     check_counts(num=num)
+    check_seeds(seed=seed)
     n = 1 << max(0, (-(-num // SETS) - 1).bit_length())
     A, B = _draws(rows, columns, n, seed)
     mA, mB = mean_prediction(model, A), mean_prediction(model, B)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from inducing.data import Data
+from inducing.declared import shown
 from inducing.streams.source import BLOCK, AbstractSource, Rows, checked, in_blocks
 
 Names = tuple[list[Any], list[Any]]
@@ -25,10 +26,13 @@ class Arrays(AbstractSource):
 
     def __init__(self, x: Any, y: Any, index: Any = None, weight: Any = None):
         self._arrays = x, y, index, weight
+        if not np.ndim(y):
+            raise TypeError(f"source must be arrays (X, y) with labels y of shape [N] or [N, P], got {shown(y)} as y.")
         self._N = len(y)
         for name, a in (("x", x), ("index", index), ("weight", weight)):
-            if a is not None and len(a) != self._N:
-                raise ValueError(f"{name} has {len(a)} rows and y has {self._N}; each row needs its label.")
+            rows = 0 if a is None or not np.ndim(a) else len(a)
+            if a is not None and rows != self._N:
+                raise ValueError(f"{name} has {rows} rows and y has {self._N}; each row needs its label.")
         if self._N == 0:
             raise ValueError("the arrays have no rows; pass at least one.")
         for name, a in (("x", x), ("y", y)):

@@ -1,5 +1,6 @@
 """`Stream`, for data larger than memory."""
 
+import numbers
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
@@ -8,6 +9,8 @@ import jax
 import numpy as np
 
 from inducing.data import Data
+from inducing.declared import fits, shown
+from inducing.parameters import as_tuple, at_least_one
 from inducing.streams.arrays import Arrays, Replayed
 from inducing.streams.order import Order
 from inducing.streams.reader import HELD, Reader
@@ -73,10 +76,11 @@ class Stream:
         filesystem: Any = None,
         window: int = 2**18,
     ):
-        if window < 1:
-            raise ValueError(f"window must be a number of rows, at least 1, got {window!r}.")
-        names = _listed(x), _listed(y)
-        self._window = int(window)
+        self._window = at_least_one("window", window)
+        names = _listed("x", x), _listed("y", y)
+        for name, column in (("weight", weight), ("index", index)):
+            if column is not None and not isinstance(column, str | numbers.Integral):
+                raise TypeError(f"{name} must be the name of a column, got {shown(column)}.")
         self._source = _source(source, names, (index, weight), num_data, filesystem)
         self._sample: Rows | None = None
 
@@ -118,9 +122,19 @@ class Stream:
         Raises:
             ValueError: if there are fewer rows than `batch_size`.
         """
-        seed = (seed,) if isinstance(seed, int) else seed
-        for rows in self.rows(batch_size, seed, first):
-            yield Data(rows.x, rows.y, None, rows.index, rows.weight)
+        seeds: Any = (seed,) if isinstance(seed, numbers.Integral) else as_tuple(seed)
+        if not isinstance(seeds, tuple) or not all(isinstance(s, numbers.Integral) and s >= 0 for s in seeds):
+            raise ValueError(f"seed must be whole numbers of at least 0, got {shown(seed)}.")
+        if not isinstance(first, numbers.Integral) or first < 0:
+            raise ValueError(f"first must be the number of a step, counted from 0, got {shown(first)}.")
+        self._check_batch_size(batch_size)
+        return (Data(r.x, r.y, None, r.index, r.weight) for r in self.rows(batch_size, seeds, first))
+
+    def _check_batch_size(self, batch_size: Any) -> None:
+        if at_least_one("batch_size", batch_size) > len(self):
+            raise ValueError(
+                f"batch_size must be a whole number from 1 to the number of rows, {len(self)}, got {batch_size}."
+            )
 
     def rows(
         self,
@@ -141,10 +155,7 @@ class Stream:
             parts: the number of parts, which divides `batch_size` and 64.
             prepare: a function of a minibatch, called in that thread; its results are yielded.
         """
-        if not isinstance(batch_size, int | np.integer) or not 1 <= batch_size <= len(self):
-            raise ValueError(
-                f"batch_size must be a whole number from 1 to the number of rows, {len(self)}, got {batch_size!r}."
-            )
+        self._check_batch_size(batch_size)
         order = Order(self._source.blocks, self._source.seeks, batch_size, self._window, seed)
         if order.shards % parts:
             raise ValueError(
@@ -231,11 +242,14 @@ def arrays_of(rows: Rows, dtype: Any) -> list[np.ndarray]:
     return [a.astype(kind, copy=False) for a, kind in zip(arrays, kinds, strict=True) if a is not None]
 
 
-def _listed(names: Any) -> list[Any]:
+def _listed(name: str, columns: Any) -> list[Any]:
     """A list of names of columns."""
-    if names is None:
+    if columns is None:
         return []
-    return [names] if isinstance(names, str | int) else list(names)
+    several = (columns,) if isinstance(columns, str | numbers.Integral) else as_tuple(columns)
+    if not isinstance(several, tuple) or not all(isinstance(column, str | numbers.Integral) for column in several):
+        raise TypeError(f"{name} must be the name of a column, or a list of names, got {shown(columns)}.")
+    return list(several)
 
 
 def _source(
@@ -249,12 +263,12 @@ def _source(
     if isinstance(source, tuple) and len(source) == 2:
         return Arrays(*(None if a is None else a if isinstance(a, np.ndarray) else np.asarray(a) for a in source))
     begin = _beginning(source)
-    if num_data is None or num_data < 1:
+    if num_data is None:
         raise ValueError(
-            f"a source of batches, here of type {type(source).__name__}, needs num_data, the number of its rows, got "
-            f"{num_data!r}. Pass arrays as a pair (X, y)."
+            f"a source of batches, here of type {type(source).__name__}, needs num_data, the number of its rows. Pass "
+            "arrays as a pair (X, y)."
         )
-    return Replayed(begin, int(num_data), names, others)
+    return Replayed(begin, at_least_one("num_data", num_data), names, others)
 
 
 def _of_files(paths: list[str], names: tuple[list, list], others: tuple[Any, Any], filesystem: Any) -> AbstractSource:
@@ -266,11 +280,17 @@ def _of_files(paths: list[str], names: tuple[list, list], others: tuple[Any, Any
 
 def _of_matrix(source: np.ndarray, names: tuple[list, list], others: tuple[Any, Any]) -> AbstractSource:
     if source.ndim != 2 or not names[1]:
-        raise ValueError("an array must be [N, columns], with the numbers of its columns: x=[0, 1], y=2.")
+        raise ValueError(
+            "source is an array, which must be [N, columns], with the numbers of its columns: x=[0, 1], y=2; got "
+            f"{shown(source)}."
+        )
     width = source.shape[1]
-    for column in (*names[0], *names[1], *(column for column in others if column is not None)):
-        if not isinstance(column, int | np.integer) or not -width <= column < width:
-            raise ValueError(f"the columns of the array are numbered from 0 to {width - 1}, got {column!r}.")
+    for name, columns in (("x", names[0]), ("y", names[1]), ("index", others[:1]), ("weight", others[1:])):
+        for column in columns:
+            if column is not None and (isinstance(column, str) or not -width <= column < width):
+                raise ValueError(
+                    f"{name} must be columns of the array, numbered from 0 to {width - 1}, got {column!r}."
+                )
     x = _Selected(source, names[0]) if names[0] else None
     rest = [None if column is None else source[:, column] for column in others]
     return Arrays(x, _Selected(source, names[1]), *rest)
@@ -278,13 +298,13 @@ def _of_matrix(source: np.ndarray, names: tuple[list, list], others: tuple[Any, 
 
 def _beginning(source: Any) -> Callable[[], Iterable[Any]]:
     """A function that starts the batches from the beginning."""
-    if callable(source):
+    if fits(source, Callable[[], Any]):
         return source
     if isinstance(source, Iterable) and iter(source) is not source:
         return lambda: source
     raise TypeError(
         "source must be paths, arrays (X, y), or batches that can be repeated (an iterable, or a function that "
-        f"returns an iterator), got {type(source).__name__}."
+        f"returns an iterator), got {shown(source)}."
     )
 
 

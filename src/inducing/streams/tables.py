@@ -88,7 +88,7 @@ def files_of(paths: list[str], filesystem: Any) -> tuple[Any, list[File]]:
         infos = [info for info in _matching(fs, files, path) if info.is_file]
         if not infos:
             raise FileNotFoundError(
-                f"no file matches {path!r}; pass a path, a folder or a pattern such as 'rows/*.parquet'."
+                f"no file matches {path!r}; pass as source a path, a folder or a pattern such as 'rows/*.parquet'."
             )
         found |= {info.path: File(info.path, info.size, _format(info.path)) for info in infos}
     return fs.LocalFileSystem() if filesystem is None else filesystem, [found[path] for path in sorted(found)]

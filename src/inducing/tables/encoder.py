@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from inducing.tables.columns import AbstractColumn, Category, Encoded, LeftOut, column_from_json
 from inducing.tables.deciding import Options, decide
-from inducing.tables.frames import as_table, column_of
+from inducing.tables.frames import as_table, as_texts, check_decimal, check_texts, column_of
 
 
 class Rows(NamedTuple):
@@ -51,8 +51,8 @@ class Encoder:
         cls,
         frame: Any,
         *,
-        drop: Sequence[str] = (),
-        categorical: Sequence[str] = (),
+        drop: str | Sequence[str] = (),
+        categorical: str | Sequence[str] = (),
         date_format: str | None = None,
         decimal: str = ".",
     ) -> "Encoder":
@@ -74,8 +74,11 @@ class Encoder:
             ValueError: if a named column does not exist, or no column can be used.
         """
         table = as_table(frame)
+        drop, categorical = as_texts("drop", drop), as_texts("categorical", categorical)
         check_names(table.column_names, drop=drop, categorical=categorical)
-        options = Options(tuple(categorical), categorical_columns(table), date_format, decimal)
+        check_texts(date_format=date_format)
+        check_decimal(decimal)
+        options = Options(categorical, categorical_columns(table), date_format, decimal)
         columns = [
             LeftOut(name, "as requested") if name in drop else decide(name, column_of(table, name), options)
             for name in table.column_names

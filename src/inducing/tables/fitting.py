@@ -11,8 +11,9 @@ import numpy as np
 
 from inducing import kernels, likelihoods
 from inducing.bounds.conjugate import conjugate_layer
-from inducing.checks import check_counts, checked_data
+from inducing.checks import check_counts, check_seeds, checked_data
 from inducing.data import Data
+from inducing.declared import shown
 from inducing.features import InducingPoints
 from inducing.kernels import AbstractKernel, ActiveDims, Warped
 from inducing.layers import SparseGP
@@ -22,6 +23,7 @@ from inducing.model import Model
 from inducing.priors import LMC
 from inducing.tables.encoder import Encoder
 from inducing.tables.targets import Target
+from inducing.training.arguments import check_seconds
 from inducing.training.automatic import train
 from inducing.training.deep_gp import deep_gp
 from inducing.training.fit import FitResult, fit
@@ -63,14 +65,14 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self):
-        for name, value, known in (("kernel", self.kernel, (None, *KERNELS)), ("noise", self.noise, NOISES)):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(k for k in known if k)}, got {value!r}.")
+        for name, value, known in (("kernel", self.kernel, KERNELS), ("noise", self.noise, NOISES)):
+            if not isinstance(value, str) or value not in known:
+                if name == "kernel" and value is None:
+                    continue
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}.")
         check_counts(num_layers=self.num_layers)
-        if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"seconds must be more than 0, got {self.seconds}.")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be 0 or more and below 2^63, got {self.seed}.")
+        check_seconds(self.seconds)
+        check_seeds(seed=self.seed)
 
 
 def kernel_of(name: str | None, encoder: Encoder, key: Any) -> AbstractKernel | None:

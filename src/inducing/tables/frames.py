@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from inducing.declared import shown
+from inducing.parameters import as_tuple
+
 
 def library_of(frame: Any) -> str:
     """The library of a data frame.
@@ -32,6 +35,60 @@ def library_of(frame: Any) -> str:
         f"frame must be a pandas or polars DataFrame or a pyarrow Table, got {type(frame).__name__}; read files by "
         "inducing.tables.read_table."
     )
+
+
+def as_texts(argument: str, value: Any) -> tuple[str, ...]:
+    """One text or a sequence of texts, as a tuple.
+
+    Args:
+        argument: the name of the argument, for the message.
+        value: its value.
+
+    Returns:
+        The texts.
+
+    Raises:
+        TypeError: for anything else.
+
+    Examples:
+        >>> as_texts("drop", "x"), as_texts("drop", ["x", "y"])
+        (('x',), ('x', 'y'))
+        >>> as_texts("drop", 3)
+        Traceback (most recent call last):
+            ...
+        TypeError: drop must be text or a list of texts, got 3.
+    """
+    texts = (value,) if isinstance(value, str) else as_tuple(value)
+    if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{argument} must be text or a list of texts, got {shown(value)}.")
+    return texts
+
+
+def check_texts(**values: Any) -> None:
+    """Raise a TypeError unless each argument, given by its name, is text or None.
+
+    Examples:
+        >>> check_texts(weight=3)
+        Traceback (most recent call last):
+            ...
+        TypeError: weight must be text or None, got 3.
+    """
+    for name, value in values.items():
+        if not isinstance(value, str | None):
+            raise TypeError(f"{name} must be text or None, got {shown(value)}.")
+
+
+def check_decimal(decimal: Any) -> None:
+    """Raise a ValueError for what is no decimal mark.
+
+    Examples:
+        >>> check_decimal(";")
+        Traceback (most recent call last):
+            ...
+        ValueError: decimal must be '.' or ',', got ';'.
+    """
+    if not isinstance(decimal, str) or decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {shown(decimal)}.")
 
 
 def as_table(frame: Any) -> pa.Table:

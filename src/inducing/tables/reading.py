@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from inducing.declared import shown
+from inducing.parameters import as_path
 from inducing.tables.cells import MISSING, as_numbers
+from inducing.tables.frames import as_texts, check_decimal, check_texts
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -60,14 +63,19 @@ def read_table(
         ...     read_table(path, decimal=",").to_pylist()
         [{'x': 1.5, 'day': datetime.date(2020, 1, 31)}]
     """
-    if decimal not in (".", ","):
-        raise ValueError(f"decimal must be '.' or ',', got {decimal!r}.")
+    path, na = as_path(path), as_texts("na", na)
+    check_decimal(decimal)
+    check_texts(delimiter=delimiter)
+    if not isinstance(encoding, str):
+        raise TypeError(f"encoding must be text such as 'utf8', got {shown(encoding)}.")
+    if delimiter is not None and len(delimiter) != 1:
+        raise ValueError(f"delimiter must be one character, got {delimiter!r}.")
     name = "standard input" if str(path) == "-" else str(path)
     if str(path) != "-" and Path(path).is_dir():
         raise ValueError(f"{name} is a folder; give a file.")
     kind = ENDINGS.get(Path(str(path).removesuffix(".gz")).suffix.lower(), "csv")
     try:
-        table = _READERS[kind](path, tuple(na), decimal, delimiter, encoding)
+        table = _READERS[kind](path, na, decimal, delimiter, encoding)
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(f"{name}: {_explained(error, kind, encoding)}") from error
     if not table.num_columns or not table.num_rows:

@@ -25,11 +25,12 @@ from inducing.tables.columns import LeftOut, numbers_of
 from inducing.tables.deciding import Options
 from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_names, counted
 from inducing.tables.fitting import Settings, train_further, train_model
-from inducing.tables.frames import as_table, column_of, like
+from inducing.tables.frames import as_table, as_texts, check_decimal, check_texts, column_of, like
 from inducing.tables.scoring import Scores, score
 from inducing.tables.splitting import SplitBy, held_out
 from inducing.tables.splitting import split_by as split
 from inducing.tables.targets import Target, decide_target
+from inducing.training.arguments import check_progress
 from inducing.training.fit import FitResult
 
 FEWEST = 20  # the fewest labelled rows of which some are held out
@@ -121,7 +122,13 @@ class TableModel:
         """
         began = time.perf_counter()
         table = as_table(frame)
-        names, drop, categorical = (_listed(value) for value in (target, drop, categorical))
+        names = as_texts("target", target)
+        if not names:
+            raise ValueError("target is empty; pass the name of the column to predict.")
+        drop, categorical = as_texts("drop", drop), as_texts("categorical", categorical)
+        check_texts(weight=weight, likelihood=likelihood, split_by=split_by, date_format=date_format)
+        check_decimal(decimal)
+        check_progress(progress)
         asked: dict[str, Any] = {"drop": drop, "categorical": categorical, "weight": [weight] if weight else []}
         check_names(table.column_names, target=names, split_by=[split_by] if split_by else [], **asked)
         _check_roles(names, weight, split_by)
@@ -581,10 +588,6 @@ def _check_test(table: pa.Table, encoder: Encoder, targets: Sequence[Target]) ->
     encoder.encode(table)
     if np.isnan(labels_of(table, targets)).all():
         raise ValueError("no row of test has a label to compare the predictions with.")
-
-
-def _listed(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
 
 
 def _spread(values: np.ndarray, usable: np.ndarray) -> np.ndarray:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from inducing.declared import shown
 from inducing.io.container import write_atomically
+from inducing.parameters import as_path
 
 EXECUTED = "-=+@\t\r"  # spreadsheets execute cells that begin with one of these
 
@@ -71,6 +73,7 @@ def write_table(path: str | Path, table: pa.Table) -> None:
 
     Raises:
         OSError: if the file cannot be written.
+        TypeError: if `path` is not a path, or `table` is not a pyarrow table.
         ValueError: for other extensions.
 
     Examples:
@@ -80,7 +83,10 @@ def write_table(path: str | Path, table: pa.Table) -> None:
         ...     pathlib.Path(folder, "a.csv").read_text().split()
         ['"x"', '1.5']
     """
-    write_atomically(Path(path), table_bytes(path, table))
+    path = as_path(path)
+    if not isinstance(table, pa.Table):
+        raise TypeError(f"table must be a pyarrow Table, got {shown(table)}; convert data frames by pa.table(frame).")
+    write_atomically(path, table_bytes(path, table))
 
 
 def _safe_names(names: list[str]) -> list[str]:

@@ -1,10 +1,13 @@
 """The arguments of `fit`, checked before anything is compiled."""
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array
@@ -12,7 +15,7 @@ from jaxtyping import Array
 from inducing._xla import own_array
 from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
-from inducing.declared import shown
+from inducing.declared import fits, shown
 from inducing.model import Model
 from inducing.parameters import as_key, check, dtype_of
 from inducing.streams import Stream
@@ -70,6 +73,8 @@ def checked(given: Arguments) -> Arguments:
     if data.weight is not None:
         data = _without_weightless(data, np.asarray(data.weight))
     _check_numbers(given, len(data) if stream is None else len(stream))
+    if given.log_prior is not None:
+        _check_log_prior(given.log_prior, model)
     if given.key is not None:
         as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
     return given._replace(
@@ -115,22 +120,41 @@ def _checked_held_out(model: Model, held_out: Any, data: Data) -> Data:
 
 
 def _check_functions(given: Arguments) -> None:
-    if not callable(given.objective):
-        raise TypeError(f"objective must be callable as objective(model, data), got {type(given.objective).__name__}.")
+    if not _takes_model_and_data(given.objective):
+        raise TypeError(f"objective must be callable as objective(model, data), got {shown(given.objective)}.")
     if given.freeze is not None and not callable(given.freeze):
         raise TypeError(
             "freeze must be a function of the model such as lambda m: m.layers[0].features, got "
             f"{type(given.freeze).__name__}."
         )
-    if given.log_prior is not None and not callable(given.log_prior):
-        raise TypeError(f"log_prior must be callable as log_prior(model), got {type(given.log_prior).__name__}.")
+    if given.log_prior is not None and not fits(given.log_prior, Callable[[Any], Any]):
+        raise TypeError(f"log_prior must be callable as log_prior(model), got {shown(given.log_prior)}.")
     # any object with Optax's `update` serves, not only Optax's own classes
     if given.optimiser is not None and not callable(getattr(given.optimiser, "update", None)):
         raise TypeError(f"optimiser must be an Optax optimiser such as optax.adam(0.01), got {given.optimiser!r}.")
-    if not isinstance(given.progress, bool | str):
-        raise TypeError(f"progress must be True, False or a label for the bar, got {shown(given.progress)}.")
+    check_progress(given.progress)
     if given.callback is not None and not callable(given.callback):
         raise TypeError(f"callback must be callable as callback(progress), got {type(given.callback).__name__}.")
+
+
+def _takes_model_and_data(objective: Any) -> bool:
+    """Whether a function can be called as `fit` calls objectives."""
+    if not callable(objective) or isinstance(objective, type):
+        return False
+    try:
+        signature = inspect.signature(objective)
+        signature.bind(None, None, **{name: None for name in ("key", "num_data") if name in signature.parameters})
+    except (TypeError, ValueError):  # ValueError: a function in C whose arguments are not known
+        return False
+    return True
+
+
+def _check_log_prior(log_prior: Callable[[Any], Any], model: Model) -> None:
+    """Say of which function an error comes if something else than a function of a model was passed."""
+    try:
+        eqx.filter_eval_shape(log_prior, model)
+    except (AttributeError, TypeError) as error:
+        raise TypeError(f"log_prior is called as log_prior(model), which raised: {error}") from error
 
 
 def _check_numbers(given: Arguments, N: int) -> None:
@@ -149,28 +173,61 @@ def _check_numbers(given: Arguments, N: int) -> None:
             raise ValueError("checkpoint_every needs a folder; pass checkpoint='run/' too.")
     _check_whole("clamp", given.clamp, 0)
     _check_whole("starts", given.starts, 1)
-    if given.seconds is not None and not (_is_number(given.seconds) and given.seconds > 0):
-        raise ValueError(f"seconds must be a number greater than 0, got {given.seconds!r}.")
+    check_seconds(given.seconds)
     _check_lengths(given.learning_rate, given.gamma)
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse what is neither True nor False nor a label.
+
+    Examples:
+        >>> check_progress(1)
+        Traceback (most recent call last):
+            ...
+        TypeError: progress must be True, False or a label for the bar, got 1.
+    """
+    if not isinstance(progress, bool | str):
+        raise TypeError(f"progress must be True, False or a label for the bar, got {shown(progress)}.")
+
+
+def check_seconds(seconds: Any) -> None:
+    """Refuse a limit of time that is not None or a positive number.
+
+    Examples:
+        >>> check_seconds(0)
+        Traceback (most recent call last):
+            ...
+        ValueError: seconds must be a number greater than 0, got 0.
+    """
+    if seconds is not None and not (is_number(seconds) and seconds > 0):
+        raise ValueError(f"seconds must be a number greater than 0, got {shown(seconds)}.")
 
 
 def _check_lengths(rate: Any, gamma: Any) -> None:
     """Refuse lengths of gradient steps and of natural-gradient steps that are not numbers, or out of range."""
     if callable(rate):
         raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
-    if rate is not None and not (_is_number(rate) and 0 < rate < np.inf):
+    if rate is not None and not (is_number(rate) and 0 < rate < np.inf):
         raise ValueError(f"learning_rate must be a number greater than 0, got {rate!r}.")
-    if gamma is not None and not (_is_number(gamma) and 0 < gamma <= 1):
+    if gamma is not None and not (is_number(gamma) and 0 < gamma <= 1):
         raise ValueError(f"gamma, the length of natural-gradient steps, must be in (0, 1], got {gamma!r}.")
 
 
 def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
-    if not (_is_number(value) and value % 1 == 0 and least <= value <= (np.inf if most is None else most)):
+    if not (is_number(value) and value % 1 == 0 and least <= value <= (np.inf if most is None else most)):
         bounds = f"at least {least}" if most is None else f"from {least} to the number of rows, {most}"
         raise ValueError(f"{name} must be a whole number, {bounds}; got {value!r}.")
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool | list | tuple) or (isinstance(value, jax.Array) and value.dtype.kind not in "iuf"):
+def is_number(value: Any) -> bool:
+    """Whether a value is one real number, of any type.
+
+    Examples:
+        >>> is_number(np.float32(2.0)), is_number(True), is_number("2")
+        (True, False, False)
+    """
+    if isinstance(value, bool | list | tuple):
+        return False
+    if isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jnp.number):  # such as random keys
         return False
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"

@@ -19,11 +19,13 @@ from inducing.bounds.evidence import log_evidence
 from inducing.bounds.upper import evidence_upper_bound
 from inducing.checks import checked_data
 from inducing.data import Data, as_inputs
+from inducing.declared import shown
 from inducing.features.points import InducingPoints
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
+from inducing.training.arguments import check_seconds, is_number
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
 from inducing.training.kernel_search import (
@@ -156,6 +158,9 @@ def grow(
     data = checked_data(model, data, every_output=True)
     layer = _sparse_gp(model)
     most = at_least_one("most", most)
+    if not is_number(gain) or np.isnan(gain):
+        raise ValueError(f"gain must be a number, got {shown(gain)}.")
+    check_seconds(seconds)
     job = Job(data, Timer(seconds), progress, as_key(key), _folder(checkpoint))
     if conjugate_layer(model) is None:
         return _grown_by_steps(job, model, _other_sizes(job, model, layer, most), gain)

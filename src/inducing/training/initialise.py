@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from inducing._xla import default_jit
+from inducing._xla import check_memory, default_jit
 from inducing.data import as_inputs
 from inducing.kernels.base import AbstractKernel
 from inducing.parameters import as_key, check_part, dtype_of
@@ -147,6 +147,7 @@ def greedy_variance(kernel: AbstractKernel, X: Any, M: int) -> Float[Array, "M D
     check_part("kernel", kernel, AbstractKernel)
     X = as_inputs(X)
     M = min(_checked_size(M), len(X))
+    check_memory("a factor of the kernel matrix", (M, len(X)), float, "choose fewer points, or use kmeans")
     return X[_greedy(kernel, X.astype(dtype_of(kernel)), M)]
 
 

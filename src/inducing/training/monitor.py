@@ -222,13 +222,14 @@ class Monitor:
     def numbers(self) -> np.ndarray:
         """All that changes during a run, but for the history and the best parameters."""
         of_best = (self.best_score, self.best_step, self.outdated)
-        return np.array([self.total, self.started, self.step, self.seen, self.smoothed, *of_best], float)
+        return np.array([self.total, self.started, self.step, self.looked, self.seen, self.smoothed, *of_best], float)
 
     def restore(self, numbers: np.ndarray, bounds: np.ndarray, times: np.ndarray, best: Any) -> None:
         """Continue where another run stopped."""
-        total, self.started, step, seen, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
-        self.step, self.seen, self.best_step, self.outdated = int(step), int(seen), int(best_step), bool(outdated)
-        self.total = int(total)
+        *counts, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
+        total, self.started, step, looked, seen = counts
+        self.total, self.step, self.looked, self.seen = int(total), int(step), int(looked), int(seen)
+        self.best_step, self.outdated = int(best_step), bool(outdated)
         self.bounds, self.times, self.best = [bounds], [times], best
         self.resumed(f"at step {self.step}")
         if self.bar is not None:

@@ -19,6 +19,7 @@ from inducing.bounds.objective import AbstractObjective
 from inducing.bounds.terms import expected_log_likelihood, inputs, weighted_sum
 from inducing.checks import check_counts, check_model, checked_data, checked_inputs
 from inducing.data import Data
+from inducing.declared import shown
 from inducing.features.points import InducingPoints
 from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
@@ -26,7 +27,8 @@ from inducing.likelihoods.predictive import Predictive
 from inducing.likelihoods.sampling import lenient
 from inducing.likelihoods.supports import Support
 from inducing.model import Model
-from inducing.parameters import Partition, as_key, declared_prior, partition
+from inducing.parameters import Partition, as_key, as_tuple, as_whole, declared_prior, partition
+from inducing.training.arguments import is_number
 
 WIDTH = 1.0  # of the default prior, on the unconstrained scale
 
@@ -75,6 +77,11 @@ class PosteriorSamples(eqx.Module):
 
     def model_at(self, chain: int, sample: int) -> Model:
         """The model with the values of one sample, with its w as a point or the optimal q(u)."""
+        chains, samples = jax.tree.leaves(self._samples)[0].shape[:2]
+        for name, value, size in (("chain", chain, chains), ("sample", sample, samples)):
+            number = as_whole(value)
+            if not isinstance(number, int) or not -size <= number < size:
+                raise ValueError(f"{name} must be a whole number from 0 to {size - 1}, got {shown(value)}.")
         one = jax.tree.map(lambda a: a[chain, sample], self._samples)
         return _solved(self._parts, one, self.data)
 
@@ -173,6 +180,7 @@ def sample_posterior(
 
     check_model(model)
     check_counts(warmup=warmup, samples=samples, chains=chains)
+    _check_arguments(priors, freeze, target_accept)
     data = checked_data(model, data, every_output=True)
     model, over_u = _prepared(model, data, over_u, objective)
     parts = partition(model, lambda m: _kept(m, freeze))
@@ -209,6 +217,21 @@ def sample_posterior(
         drawn = mcmc.get_samples(group_by_chain=True)
     diverged = int(np.sum(np.asarray(mcmc.get_extra_fields()["diverging"])))
     return PosteriorSamples(model, data, _natural(model, parts, drawn), diverged, parts, drawn)
+
+
+def _check_arguments(priors: Any, freeze: Any, target_accept: Any) -> None:
+    pairs = as_tuple(priors)
+    if not isinstance(pairs, tuple) or not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[0]) for pair in pairs
+    ):
+        raise TypeError(
+            f"priors must be pairs of a function that picks a parameter and its prior, got {shown(priors)}; such as "
+            "[(lambda m: m.likelihood.variance, numpyro.distributions.LogNormal(-2.0, 1.0))]."
+        )
+    if freeze is not None and not callable(freeze):
+        raise TypeError(f"freeze must be a function of the model, got {shown(freeze)}.")
+    if not is_number(target_accept) or not 0 < target_accept < 1:
+        raise ValueError(f"target_accept must be a number between 0 and 1, got {shown(target_accept)}.")
 
 
 def _layer(model: Model) -> SparseGP:
