@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from jax.extend.core import jaxprs_in_params
 from jax.test_util import check_grads
 
@@ -86,3 +87,19 @@ def test_singular_covariance():
     model = model_of(ig.GP(ig.kernels.SquaredExponential(100.0)), ig.likelihoods.Gaussian(1e-30))
     with pytest.raises(ValueError, match="noise variance of 1e-30"):
         ig.log_evidence(model, (X, y))
+
+
+def test_a_value_that_rounding_would_decide_is_refused():
+    """Smooth functions have a covariance that is singular up to rounding; rough ones do not, even without noise."""
+    x = np.linspace(0.0, 1.0, 40)
+
+    def evidence(kernel):
+        gp = ig.SparseGP(ig.GP(kernel), ig.features.InducingPoints(x[:1, None]))
+        return float(ig.log_evidence(ig.Model(gp, ig.likelihoods.Gaussian(1e-18)), (x, np.sin(x))))
+
+    with pytest.raises(ValueError, match="noise variance of 1e-18"):
+        evidence(ig.kernels.Matern52(16.0, 90.0))
+    kernel = ig.kernels.Matern12()
+    K = np.exp(-np.abs(x[:, None] - x[None]))
+    truth = scipy.stats.multivariate_normal(cov=K).logpdf(np.sin(x))
+    np.testing.assert_allclose(evidence(kernel), truth, rtol=1e-9)

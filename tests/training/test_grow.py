@@ -63,6 +63,15 @@ def test_exact_with_repeated_rows():
     np.testing.assert_allclose(result.model.predict(X[:60]).mean[:, 0], np.sin(X[:60]), atol=1e-3)
 
 
+@pytest.mark.parametrize(("function", "end"), [(np.sin, 1.0), (np.exp, 1.0), (lambda x: x**3, 2.0)])
+def test_labels_without_noise(function, end):
+    """Rounding errors must not exceed the predicted standard deviations, which come from the jitter."""
+    x, new = np.linspace(0.0, end, 40), np.linspace(0.0, end, 77)
+    prediction = ig.grow(model(), (x, function(x)), progress=False).model.predict(new)
+    error = np.abs(np.asarray(prediction.mean)[:, 0] - function(new))
+    assert error.max() < 2.0 * np.sqrt(np.asarray(prediction.variance)).max() < 0.02 * np.ptp(function(x))
+
+
 def test_other_likelihoods_and_budgets():
     y = (np.sin(2.0 * X) > 0.0).astype(float)
     key = jax.random.key(1)

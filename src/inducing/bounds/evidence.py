@@ -48,8 +48,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
     Raises:
         TypeError: if the model is of another kind.
-        ValueError: if the data do not fit the model, or the covariance of the labels is not positive definite. (In
-            compiled code the value is then NaN.)
+        ValueError: if the data do not fit the model, or the covariance of the labels is not positive definite or so
+            nearly singular that rounding errors would decide the value. (In compiled code the value is then NaN.)
 
     Examples:
         >>> import inducing as ig
@@ -64,8 +64,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
     if not isinstance(value, jax.core.Tracer) and not jnp.isfinite(value):
         noise = jnp.min(jnp.where(count > 0.0, noise, jnp.inf))
         raise ValueError(
-            f"the covariance of the labels is not positive definite with a noise variance of {noise:.3g}; pass a "
-            "larger one, or drop repeated inputs."
+            "the covariance of the labels is not positive definite up to rounding with a noise variance of "
+            f"{noise:.3g}; pass a larger one, or drop repeated inputs."
         )
     return value
 

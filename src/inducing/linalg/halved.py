@@ -28,6 +28,7 @@ from inducing.linalg.base import diagonal_of
 from inducing.linalg.dense import root_derivative
 
 BLOCK = 384  # the most rows of a block on the diagonal
+ROUNDING = 8.0  # a pivot is known if it is larger than this times √n ε, relative to its entry of the diagonal
 
 
 class Halves(NamedTuple):
@@ -76,28 +77,36 @@ def log_density(K: Any, r: Float[Array, " n"]) -> Float[Array, ""]:
         r: residuals [n].
 
     Returns:
-        One number; NaN if K is not positive definite.
+        One number; NaN if K is not positive definite, or so close to singular that rounding errors decide the value.
 
     Examples:
         >>> K = Halves(jnp.array([[4.0]]), jnp.array([[0.0]]), jnp.array([[1.0]]))
         >>> round(float(log_density(K, jnp.array([2.0, 0.0]))), 4)      # −½ − log 2
         -1.1931
     """
-    return _density(_factor(K), r)[0]
+    return _density(K, _factor(K), r)[0]
 
 
 @log_density.defjvp
 def _log_density_jvp(primals, tangents):
     (K, r), (dK, dr) = primals, tangents
     L = _factor(K)
-    value, a = _density(L, r)
+    value, a = _density(K, L, r)
     alpha = _solve_transpose(L, a)
     return value, _change(_inverse(L), alpha, dK) - jnp.sum(alpha * dr)
 
 
-def _density(L: Any, r: Array) -> tuple[Array, Array]:
+def _density(K: Any, L: Any, r: Array) -> tuple[Array, Array]:
     a = _solve(L, r)
-    return -0.5 * jnp.sum(a * a) - _half_logdet(L), a
+    known = _cancellation(K, L) * (ROUNDING * math.sqrt(len(r)) * float(jnp.finfo(r.dtype).eps)) < 1.0
+    return jnp.where(known, -0.5 * jnp.sum(a * a) - _half_logdet(L), jnp.nan), a
+
+
+def _cancellation(K: Any, L: Any) -> Array:
+    """The largest K_ii / L_ii², by which the relative rounding errors of the pivots L_ii² exceed those of K."""
+    if isinstance(L, _Leaf):
+        return jnp.max(diagonal_of(K) * diagonal_of(L.inverse) ** 2)
+    return jnp.maximum(_cancellation(K.first, L.first), _cancellation(K.last, L.last))
 
 
 def _change(P: Any, alpha: Array, dK: Any) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -25,6 +26,7 @@ from inducing.layers.sparse_gp import SparseGP
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
 from inducing.parameters import as_key, at_least_one
+from inducing.priors.base import prior_variances
 from inducing.training.arguments import check_seconds, is_number
 from inducing.training.fit import FitResult, fit
 from inducing.training.initialise import kmeans
@@ -48,6 +50,7 @@ FEWER, QUICK, SLOW = 100, 1e7, 1.5e8  # other likelihoods: the fewest points to 
 WHOLE = 5000  # classes: the most rows that are used whole at each step,
 RATES: dict[str, Any] = {"steps": 300, "learning_rate": 0.1, "gamma": 0.3}  # and the lengths of these steps
 JUDGES = 1000  # the most held-out rows
+RESOLVED = 30.0  # see `_with_resolved_noise`
 
 
 class Timer:
@@ -276,8 +279,20 @@ def _exact(job: Job, model: Model, search: FitResult, seen: bool) -> FitResult:
             what += "; not started from few rows, whose noise is too small for all"
             again = {"objective": log_evidence, "freeze": _features}
             result = job.fit(with_points(model, one), job.data, "exact once more", **again)
-    trained = compiled(optimal_q, once=True)(with_points(result.model, Z), job.data)
+    trained = compiled(optimal_q, once=True)(with_points(_with_resolved_noise(result.model, Z), Z), job.data)
     return result._replace(model=trained, message=f"{what}; {result.message}")
+
+
+def _with_resolved_noise(model: Model, Z: Array) -> Model:
+    """The model with a noise variance of at least 30 n ε k(x, x), for n inputs and the rounding error ε.
+
+    Labels without noise let the evidence push the variance to zero. The condition number of the equations for q(u) is
+    about n k(x, x) / σ², so rounding errors would falsify predictions long before; the error that this noise makes is
+    smaller than that of the jitter.
+    """
+    least = RESOLVED * len(Z) * float(np.finfo(Z.dtype).eps) * float(prior_variances(_sparse_gp(model).prior, Z).max())
+    noise = jax.tree.map(lambda a: jnp.maximum(a, least) if eqx.is_inexact_array(a) else a, model.likelihood)
+    return eqx.tree_at(lambda m: m.likelihood, model, noise)
 
 
 def _grown(job: Job, model: Model, sizes: list[int], gain: float, options: dict[str, Any]) -> FitResult:

@@ -34,7 +34,7 @@ def is_no_better_than_constant(
     bounds = best.history.bound[np.isfinite(best.history.bound)]
     done = best.reason.startswith(ENDED) or (best.reason == "all steps done" and len(bounds) >= SETTLED)
     n, variance = labels_and_variances(data)
-    if not done or data.x is None or not (variance > 0).all():
+    if not done or not bounds.size or data.x is None or not (variance > 0).all():
         return False
     reached = bounds[-max(50, len(bounds) // 10) :].mean() if noisy else bounds.max()
     reached = reached * (len(data) / num_data)
