@@ -8,6 +8,7 @@ numbers of their letters, padded by −1, so that data, fit, predictions and fil
 data are made up. Without GeometricKernels the left and middle are left out.
 """
 
+import importlib.util
 import os
 import sys
 import warnings
@@ -23,23 +24,19 @@ import inducing as ig
 jax.config.update("jax_enable_x64", True)
 QUICK = bool(os.environ.get("INDUCING_QUICK"))
 rng = np.random.default_rng(0)
-if not hasattr(np, "trapz"):
-    np.trapz = np.trapezoid  # the old name, which a package that GeometricKernels imports expects
-here = Path(__file__).resolve().parent  # an example here has the name of a package that it imports
+here = Path(__file__).resolve().parent  # an example here has the name of a package that GeometricKernels imports
 sys.path = [folder for folder in sys.path if Path(folder or ".").resolve() != here]
-try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what it imports
-        import geometric_kernels.jax  # noqa: F401 — registers its JAX backend
-        import geometric_kernels.spaces as spaces
-except ImportError:
-    spaces = None
+warnings.filterwarnings("ignore", module="(geomstats|geometric_kernels|lab|plum)")
+GEOMETRY = importlib.util.find_spec("geometric_kernels") is not None
+if not GEOMETRY:
     print("GeometricKernels is not installed: pip install inducing[geometry]")
 
 
 def globe():
     """The sphere."""
-    return spaces.Hypersphere(2)
+    from geometric_kernels.spaces import Hypersphere
+
+    return Hypersphere(2)
 
 
 def directions(latitude, longitude):
@@ -57,7 +54,9 @@ roads = (near & ~river & ~river.T).astype(float)
 
 def town():
     """The crossings of a town with a river and one bridge."""
-    return spaces.Graph(roads, normalize_laplacian=False)
+    from geometric_kernels.spaces import Graph
+
+    return Graph(roads, normalize_laplacian=False)
 
 
 class Pairs(ig.kernels.AbstractPointKernel):
@@ -79,7 +78,7 @@ def codes(words, width=10):
 
 
 fig, axes = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
-if spaces is not None:
+if GEOMETRY:
     latitude, longitude = np.rad2deg(np.arcsin(rng.uniform(-1, 1, 150))), rng.uniform(-180, 180, 150)
     truth = (
         28

@@ -25,6 +25,7 @@ SLOW = {  # by what they compile; the others take about two minutes together
     "online",
     "product_features",
     "shallow_gp",
+    "spaces",
     "spherical_harmonics",
     "survival",
 }

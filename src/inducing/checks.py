@@ -141,7 +141,7 @@ def _check_index(model: Model, index: np.ndarray, mask: np.ndarray) -> None:
 
 
 def _check_every_output(model: Model, mask: np.ndarray, width: int) -> None:
-    seen = mask.any(axis=0)
+    seen = model.likelihood.labelled(mask).any(axis=0)
     if seen.all():
         return
     alike = model.layers[-1].group_size

@@ -1,4 +1,4 @@
-"""Kernels on graphs and spheres against eigendecompositions and addition theorems that are written out here."""
+"""Kernels on graphs, spheres and other spaces against eigendecompositions, addition theorems and integrals."""
 
 import warnings
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull
 from scipy.special import eval_legendre
 
 import inducing as ig
@@ -15,15 +16,10 @@ A = np.array([[0, 1, 1, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 1, 0, 1]
 
 @pytest.fixture(scope="module", autouse=True)
 def geometry():
-    patch = pytest.MonkeyPatch()
-    patch.setattr(np, "trapz", np.trapezoid, raising=False)  # geomstats imports it, which NumPy has renamed
-    pytest.importorskip("geometric_kernels")
+    pytest.importorskip("geometric_kernels")  # its submodules are imported by the kernel, which gives NumPy old names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what it imports
-        import geometric_kernels.jax
-        import geometric_kernels.spaces  # noqa: F401
-    yield
-    patch.undo()
+        ig.kernels.Geometric(globe, 2)
 
 
 def graph():
@@ -36,6 +32,32 @@ def globe():
     from geometric_kernels.spaces import Hypersphere
 
     return Hypersphere(2)
+
+
+def torus():
+    from geometric_kernels.spaces import Circle, ProductDiscreteSpectrumSpace
+
+    return ProductDiscreteSpectrumSpace(Circle(), Circle(), num_levels=9, num_levels_per_space=4)
+
+
+def mesh():
+    """The sphere again, as triangles."""
+    from geometric_kernels.spaces import Mesh
+
+    vertices = np.asarray(fibonacci(500))
+    return Mesh(vertices, ConvexHull(vertices).simplices)
+
+
+def plane():
+    from geometric_kernels.spaces import Hyperbolic
+
+    return Hyperbolic(2)
+
+
+def rotations():
+    from geometric_kernels.spaces import SpecialOrthogonal
+
+    return SpecialOrthogonal(3)
 
 
 def test_a_graph():
@@ -88,8 +110,53 @@ def sphere_points(num):
     return jnp.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
+def fibonacci(num):
+    z, angle = np.linspace(-1, 1, num), np.pi * (3 - np.sqrt(5)) * np.arange(num)
+    return np.stack([np.sqrt(1 - z**2) * np.cos(angle), np.sqrt(1 - z**2) * np.sin(angle), z], axis=1)
+
+
+def fitted_and_loaded(model, X, y, path, space):
+    """A fit, a draw, and the predictions of a file."""
+    model = ig.fit(model, (X, y), steps=3, progress=False).model
+    assert np.isfinite(model.draw(jax.random.key(0))(X)).all()
+    ig.save(path, model)
+    np.testing.assert_array_equal(ig.load(path, parts=[space]).predict(X).mean, model.predict(X).mean)
+
+
+def test_a_torus(tmp_path):
+    """A product of circles: Σ_ij S(i² + j²) c_i cos(iΔ) c_j cos(jΔ'), c_0 = 1, c_i = 2, over the pairs below 9."""
+    kernel = ig.kernels.Geometric(torus, 9, nu=1.5, lengthscale=0.7, variance=1.3)
+    X = np.random.default_rng(0).uniform(0, 2 * np.pi, (6, 2))
+    d = X[:, None] - X[None]
+    truth = total = 0.0
+    for i, j in [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)]:
+        size = (2 * 1.5 / 0.7**2 + i * i + j * j) ** -2.5 * (2 if i else 1) * (2 if j else 1)
+        truth, total = truth + size * np.cos(i * d[..., 0]) * np.cos(j * d[..., 1]), total + size
+    np.testing.assert_allclose(kernel.gram(jnp.asarray(X)), 1.3 * truth / total, atol=1e-8)
+    gp = ig.SparseGP(ig.GP(kernel), ig.features.EigenGeometric(9))
+    model = ig.Model(gp, ig.likelihoods.Gaussian(0.1))
+    fitted_and_loaded(model, X, np.sin(X[:, 0]), tmp_path / "torus.safetensors", torus)
+
+
+def test_a_mesh_of_the_sphere():
+    """It approaches the sphere, degrees 0 to 3."""
+    kernel = ig.kernels.Geometric(mesh, 16, nu=2.5, lengthscale=0.7)
+    X, degree = fibonacci(500)[::50], np.arange(4)
+    S = (2 * 2.5 / 0.7**2 + degree * (degree + 1)) ** -3.5 * (2 * degree + 1)
+    truth = np.einsum("l,lnm->nm", S / S.sum(), [eval_legendre(d, X @ X.T) for d in degree])
+    np.testing.assert_allclose(kernel.gram(jnp.arange(0.0, 500.0, 50.0)[:, None]), truth, atol=0.02)
+
+
+def test_numpy_is_left_as_it_was():
+    assert hasattr(np, "trapz") == (int(np.__version__.split(".")[1]) < 4)
+
+
 def test_refusals():
     with pytest.raises(TypeError, match="one by one"):
-        ig.kernels.Geometric(lambda: 3)
+        ig.kernels.Geometric(rotations)
+    with pytest.raises(TypeError, match="Spaces with a continuous spectrum, such as Hyperbolic"):
+        ig.kernels.Geometric(plane)
+    with pytest.raises(ValueError, match="levels must be a whole number from 2, got 1"):
+        ig.kernels.Geometric(globe, 1)
     with pytest.raises(TypeError, match="a sum over eigenfunctions, not Matern52"):
         ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.EigenGeometric(3))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import inducing as ig
+from inducing.checks import checked_data
 
 from .cases import CASES
 
@@ -149,3 +150,12 @@ def test_refusals():
 class NoDistribution(L.AbstractQuadratureLikelihood):
     def log_prob(self, f, y, *, index=None):
         return -((y - f) ** 2)
+
+
+def test_a_side_without_bounds_is_not_a_missing_output():
+    prior = ig.priors.Independent([ig.GP(ig.kernels.Matern52())] * 2)
+    gp = ig.SparseGP(prior, ig.features.InducingPoints([[0.0], [1.0]]))
+    model, x = ig.Model(gp, L.Censored(L.Gaussian(), num_outputs=2)), np.array([0.0, 1.0])
+    checked_data(model, (x, np.array([[1.0, 0.5, NAN, NAN], [2.0, NAN, 2.0, NAN]])), every_output=True)
+    with pytest.raises(ValueError, match="every label in column 1 of y is missing"):
+        checked_data(model, (x, np.array([[1.0, NAN, NAN, NAN], [2.0, NAN, 2.0, NAN]])), every_output=True)

@@ -17,6 +17,8 @@ from inducing.kernels.base import AbstractKernel, FeatureMap, as_points, symmetr
 from inducing.kernels.forms import Expansion
 from inducing.parameters import as_whole, fixed, positive
 
+_MISSING = {"trapz": np.trapezoid, "in1d": np.isin}  # old names that GeometricKernels and geomstats look up in NumPy
+
 
 class _Space(NamedTuple):
     """The properties of a space, computed once."""
@@ -31,14 +33,14 @@ class _Space(NamedTuple):
 @functools.cache
 def _opened(make: Callable[[], Any], levels: int) -> _Space:
     """The space and its eigenfunctions, computed once for each function and number of levels."""
-    try:
-        import geometric_kernels.jax  # noqa: F401 — registers its JAX backend
-    except ImportError as error:
-        raise ImportError(
-            "kernels.Geometric takes eigenfunctions from GeometricKernels, which cannot be imported: "
-            f"pip install inducing[geometry] ({error})"
-        ) from error
-    with jax.ensure_compile_time_eval(), _lenient():
+    with jax.ensure_compile_time_eval(), _lenient(), _old_names():
+        try:
+            import geometric_kernels.jax  # noqa: F401 — registers its JAX backend
+        except ImportError as error:
+            raise ImportError(
+                "kernels.Geometric takes eigenfunctions from GeometricKernels, which cannot be imported: "
+                f"pip install inducing[geometry] ({error})"
+            ) from error
         space = make()
         try:
             functions = space.get_eigenfunctions(levels)
@@ -48,7 +50,8 @@ def _opened(make: Callable[[], Any], levels: int) -> _Space:
         except (AttributeError, NotImplementedError) as error:
             raise TypeError(
                 "Geometric needs a space of GeometricKernels with eigenfunctions that can be evaluated one by one, "
-                f"such as Hypersphere, Circle, Graph or Mesh, not {type(space).__name__}."
+                f"such as Hypersphere, Circle, Graph, Mesh or products of them, not {type(space).__name__}. Spaces "
+                "with a continuous spectrum, such as Hyperbolic, have none."
             ) from error
         count = None
         if np.issubdtype(points.dtype, np.integer):  # numbers of nodes, of a graph or mesh
@@ -63,6 +66,18 @@ def _lenient():
         yield
 
 
+@contextlib.contextmanager
+def _old_names():
+    """NumPy with the functions of `_MISSING`, which it no longer has, as long as a space is imported and made."""
+    added = {name: function for name, function in _MISSING.items() if name not in vars(np)}
+    vars(np).update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            vars(np).pop(name, None)
+
+
 class Geometric(AbstractKernel):
     """Matérn kernel on a graph, a mesh, or a compact manifold (Borovitskiy et al. 2020, 2021).
 
@@ -75,8 +90,8 @@ class Geometric(AbstractKernel):
     have a diagonal Kuu. They are exact if they include all eigenfunctions of the kernel.
 
     Args:
-        space: a function without arguments that makes a space of `geometric_kernels.spaces`. If it is a named function,
-            pass it to `ig.load(path, parts=[…])` too.
+        space: a function without arguments that imports and makes a space of `geometric_kernels.spaces`. If it is a
+            named function, pass it to `ig.load(path, parts=[…])` too.
         levels: how many eigenvalues to use.
         nu: ν, which is not trained; `math.inf` for the heat kernel.
         lengthscale: ℓ.
@@ -103,8 +118,8 @@ class Geometric(AbstractKernel):
     variance: Float[Array, ""] = positive(1.0)
 
     def __check_init__(self):
-        if not isinstance(self.levels, int) or self.levels < 1:
-            raise ValueError(f"Geometric.levels must be a whole number from 1, got {self.levels!r}.")
+        if not isinstance(self.levels, int) or self.levels < 2:
+            raise ValueError(f"Geometric.levels must be a whole number from 2, got {self.levels!r}.")
         if not isinstance(self.nu, jax.core.Tracer) and eqx.is_array(self.nu) and not float(self.nu) > 0:
             raise ValueError(f"Geometric.nu must be greater than 0, or math.inf, got {float(self.nu)}.")
         _opened(self.space, self.levels)

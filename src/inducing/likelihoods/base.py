@@ -307,6 +307,11 @@ class AbstractLikelihood(Module):
         return np.array([[s.fill for s in self.supports]])
 
     @question
+    def labelled(self, seen: np.ndarray) -> np.ndarray:
+        """Which outputs [N, P] have a label, if `seen` says which columns of y are not missing."""
+        return seen
+
+    @question
     def check(self, y: Array | np.ndarray, *, index: Int[Array | np.ndarray, "N"] | None = None) -> None:
         """Check that labels lie inside the support.
 

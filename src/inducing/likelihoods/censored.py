@@ -117,8 +117,12 @@ class Censored(AbstractLikelihood):
                 f"{upper[n, p]:.6g} in row {n}; use NaN where there is no bound."
             )
 
+    def labelled(self, seen):
+        lower, upper = self._bounds(seen)
+        return lower | upper
+
     def check_index(self, index, seen):
-        self.base.check_index(index, seen[:, : self.num_outputs] | seen[:, -self.num_outputs :])
+        self.base.check_index(index, self.labelled(seen))
         for name, bound in (("above", self.above), ("below", self.below)):
             if bound is not None and index.max() >= len(bound):
                 raise ValueError(
