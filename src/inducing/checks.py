@@ -6,7 +6,6 @@ values only where they are concrete: under `jit` the values are not known.
 
 import functools
 import inspect
-import numbers
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from inducing.data import Data, as_data, as_inputs
-from inducing.declared import shown
+from inducing.declared import is_whole, shown
 from inducing.model import Model, kind_of
 from inducing.parameters import at_least_one, dtype_of
 
@@ -226,7 +225,7 @@ def check_seeds(**seeds: Any) -> None:
         ValueError: seed must be a whole number, 0 or more and below 2^63, got -1.
     """
     for name, seed in seeds.items():
-        if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        if not is_whole(seed, 0) or seed >= 2**63:
             raise ValueError(f"{name} must be a whole number, 0 or more and below 2^63, got {shown(seed)}.")
 
 

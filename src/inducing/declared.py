@@ -14,9 +14,30 @@ import jax
 import numpy as np
 from jaxtyping import AbstractArray
 
-# How to recognise Python's own kinds of values; `numbers.Integral` and `numbers.Real` include NumPy's scalars.
+
+def is_whole(value: Any, least: int | None = None) -> bool:
+    """Whether a value is a whole number of Python or NumPy, and no bool.
+
+    Args:
+        value: any value.
+        least: the smallest number allowed.
+
+    Returns:
+        Whether it is a whole number, and at least `least`.
+
+    Examples:
+        >>> is_whole(np.int64(3)), is_whole(True), is_whole(2.0), is_whole(0, least=1)
+        (True, False, False, False)
+    """
+    # Python's Integral, which includes NumPy's scalars; not the features of that name
+    return (
+        isinstance(value, numbers.Integral) and not isinstance(value, bool) and (least is None or bool(value >= least))
+    )
+
+
+# How to recognise Python's own kinds of values; `numbers.Real` includes NumPy's scalars.
 _PLAIN: dict[Any, tuple[Callable[[Any], bool], str]] = {
-    int: (lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool), "a whole number"),
+    int: (is_whole, "a whole number"),
     float: (lambda v: isinstance(v, numbers.Real) and not isinstance(v, bool), "a number"),
     bool: (lambda v: isinstance(v, bool | np.bool_), "True or False"),
     str: (lambda v: isinstance(v, str), "text"),

@@ -11,7 +11,6 @@ real line, by `unconstrain` and `constrain` (or, with freezing and tying, by `pa
 
 import dataclasses
 import functools
-import numbers
 import operator
 import os
 from collections.abc import Callable, Iterable
@@ -26,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from inducing._xla import own_array
-from inducing.declared import described, fits, shown
+from inducing.declared import described, fits, is_whole, shown
 
 F = TypeVar("F", bound=Callable)
 
@@ -199,7 +198,7 @@ def at_least_one(name: str, value: Any) -> int:
         >>> at_least_one("num", 3)
         3
     """
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:  # Integral: also NumPy's
+    if not is_whole(value, 1):
         raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
     if value > MOST:
         raise ValueError(f"{name} must be at most {MOST}, got {shown(value)}.")

@@ -11,7 +11,6 @@ encoded as `inducing.tables` does, and `estimator.encoder_` says how. Frames of 
 """
 
 import contextlib
-import numbers
 import pickle
 import warnings
 from collections.abc import Callable, Generator, Iterable
@@ -41,7 +40,7 @@ except ModuleNotFoundError as error:
 from inducing import likelihoods
 from inducing.checks import check_counts, check_model, check_seeds
 from inducing.data import Data, some_rows
-from inducing.declared import shown
+from inducing.declared import is_whole, shown
 from inducing.io import load, save
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.model import Model
@@ -682,7 +681,7 @@ def _encoder_of(X: Any) -> Any:
 
 def _key(random_state: Any) -> Array:
     """A random key of a seed, or of a NumPy random state."""
-    if isinstance(random_state, numbers.Integral):
+    if is_whole(random_state):
         check_seeds(random_state=random_state)
         return jax.random.key(int(random_state))
     try:

@@ -1,6 +1,5 @@
 """Plots of predictions."""
 
-import numbers
 from typing import Any
 
 import jax
@@ -8,6 +7,7 @@ import numpy as np
 
 from inducing.checks import check_model, of_held_models
 from inducing.data import as_inputs
+from inducing.declared import is_whole
 from inducing.parameters import as_key
 from inducing.report.style import BLUE, CLASSES, GREY, ORANGE, axes_or_new, inducing_inputs, with_inputs
 
@@ -60,7 +60,7 @@ def plot_posterior(
     data = with_inputs(data)
     x = grid_of(data, X, Z, 400, "plot_posterior")
     pred = model.predict(x, samples=SAMPLES)
-    if not isinstance(draws, numbers.Integral) or draws < 0:
+    if not is_whole(draws, 0):
         raise ValueError(f"draws must be a whole number of at least 0, got {draws!r}.")
     if not 0 <= output < pred.mean.shape[1]:
         raise ValueError(f"output must be a column number from 0 to {pred.mean.shape[1] - 1}, got {output}.")

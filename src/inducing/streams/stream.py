@@ -1,6 +1,5 @@
 """`Stream`, for data larger than memory."""
 
-import numbers
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
@@ -9,7 +8,7 @@ import jax
 import numpy as np
 
 from inducing.data import Data
-from inducing.declared import fits, shown
+from inducing.declared import fits, is_whole, shown
 from inducing.parameters import as_tuple, at_least_one
 from inducing.streams.arrays import Arrays, Replayed
 from inducing.streams.order import Order
@@ -79,7 +78,7 @@ class Stream:
         self._window = at_least_one("window", window)
         names = _listed("x", x), _listed("y", y)
         for name, column in (("weight", weight), ("index", index)):
-            if column is not None and not isinstance(column, str | numbers.Integral):
+            if not (column is None or isinstance(column, str) or is_whole(column)):
                 raise TypeError(f"{name} must be the name of a column, got {shown(column)}.")
         self._source = _source(source, names, (index, weight), num_data, filesystem)
         self._sample: Rows | None = None
@@ -122,10 +121,10 @@ class Stream:
         Raises:
             ValueError: if there are fewer rows than `batch_size`.
         """
-        seeds: Any = (seed,) if isinstance(seed, numbers.Integral) else as_tuple(seed)
-        if not isinstance(seeds, tuple) or not all(isinstance(s, numbers.Integral) and s >= 0 for s in seeds):
+        seeds: Any = (seed,) if is_whole(seed) else as_tuple(seed)
+        if not isinstance(seeds, tuple) or not all(is_whole(s, 0) for s in seeds):
             raise ValueError(f"seed must be whole numbers of at least 0, got {shown(seed)}.")
-        if not isinstance(first, numbers.Integral) or first < 0:
+        if not is_whole(first, 0):
             raise ValueError(f"first must be the number of a step, counted from 0, got {shown(first)}.")
         self._check_batch_size(batch_size)
         return (Data(r.x, r.y, None, r.index, r.weight) for r in self.rows(batch_size, seeds, first))
@@ -246,8 +245,8 @@ def _listed(name: str, columns: Any) -> list[Any]:
     """A list of names of columns."""
     if columns is None:
         return []
-    several = (columns,) if isinstance(columns, str | numbers.Integral) else as_tuple(columns)
-    if not isinstance(several, tuple) or not all(isinstance(column, str | numbers.Integral) for column in several):
+    several = (columns,) if isinstance(columns, str) or is_whole(columns) else as_tuple(columns)
+    if not isinstance(several, tuple) or not all(isinstance(column, str) or is_whole(column) for column in several):
         raise TypeError(f"{name} must be the name of a column, or a list of names, got {shown(columns)}.")
     return list(several)
 

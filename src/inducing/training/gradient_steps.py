@@ -85,12 +85,16 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
             return stop
         if checkpoint is not None:
             checkpoint.keep(stepper.state, monitor)
-        seconds = stepper.batches.seconds_of_a_step(elapsed / n)
-        n = int(SECONDS / seconds) if seconds > 0.0 else 1
+        n = _steps_of_a_call(stepper.batches.seconds_of_a_step(elapsed / n))
     _judge_last(stepper, monitor, noisy, look)
     if monitor.step < monitor.total:
         return TIME
     return "all steps done" if monitor.total == run.plan.steps else LEVELLED
+
+
+def _steps_of_a_call(seconds: float) -> int:
+    """How many steps of so many seconds to take before Ctrl-C is looked for; 0 seconds stand for an unknown time."""
+    return int(SECONDS / seconds) if seconds > 0.0 else 1
 
 
 def _judge_last(stepper: "_Stepper", monitor: Monitor, noisy: bool, look: int) -> None:
