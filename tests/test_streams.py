@@ -318,3 +318,8 @@ def test_what_predict_files_refuses(tmp_path):
     with pytest.raises(ValueError, match="no column 'z'"):
         ig.predict_files(gp(), tmp_path / "0.parquet", tmp_path / "out", x=["a", "z"])
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_file_system_of_another_kind_is_refused():
+    with pytest.raises(TypeError, match=r"filesystem must be a file system of pyarrow\.fs, got 'local'"):
+        ig.Stream("rows/*.parquet", x=["a"], y="u", filesystem="local")

@@ -13,6 +13,7 @@ from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
 from inducing.likelihoods.predictive import Predictive
 from inducing.model import Model
+from inducing.parameters import as_path
 from inducing.report import figures as draw
 from inducing.report.columns import as_columns
 from inducing.report.contents import Column, Contents, Target, Training
@@ -125,13 +126,14 @@ def write_contents(path: str | os.PathLike, contents: Contents, *, rows: bool = 
 
     Raises:
         ImportError: if Plotly is missing.
+        TypeError: if `path` is no path.
     """
+    path = as_path(path)
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise ImportError("reports need Plotly: pip install 'inducing[tables]'") from error
     text = page(contents.title, *_Report(contents, rows).parts(), get_plotlyjs())
-    path = Path(path)
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from inducing.declared import shown
 from inducing.streams.arrays import whole
 from inducing.streams.source import BLOCK, AbstractSource, Rows, checked, in_blocks
 
@@ -74,10 +75,13 @@ def files_of(paths: list[str], filesystem: Any) -> tuple[Any, list[File]]:
         filesystem: a file system of pyarrow; None for that of the URI, or the local one.
 
     Raises:
+        TypeError: if `filesystem` is something else.
         FileNotFoundError: if one of them names no file.
         ValueError: if the format of a file is unknown.
     """
     fs = pyarrow().fs
+    if not isinstance(filesystem, fs.FileSystem | None):
+        raise TypeError(f"filesystem must be a file system of pyarrow.fs, got {shown(filesystem)}.")
     found: dict[str, File] = {}
     for path in paths:
         if filesystem is None and "://" in path:

@@ -13,6 +13,7 @@ from inducing.bounds.collapsed import collapse
 from inducing.bounds.elbo import elbo
 from inducing.checks import check_model, checked_data
 from inducing.data import Data
+from inducing.declared import shown
 from inducing.features.points import InducingPoints
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
@@ -120,6 +121,8 @@ def _checked_layer(model: Model) -> SparseGP:
 
 
 def _check_options(layer: SparseGP, adapt: bool, options: dict[str, Any]) -> None:
+    if not isinstance(adapt, bool):
+        raise TypeError(f"adapt must be True or False, got {shown(adapt)}.")
     if options and not adapt:
         raise TypeError(f"update takes {', '.join(options)} only with adapt=True, for ig.fit.")
     own = layer.features if isinstance(layer.features, tuple) else (layer.features,)
