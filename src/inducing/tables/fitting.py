@@ -27,7 +27,7 @@ from inducing.training.arguments import check_seconds
 from inducing.training.automatic import train
 from inducing.training.deep_gp import deep_gp
 from inducing.training.fit import FitResult, fit
-from inducing.training.grow import Job, Timer, grow, grow_from
+from inducing.training.grow import Job, Timer, grow, grow_from, options_of_steps
 from inducing.training.monitor import History
 
 KERNELS: dict[str, Any] = {
@@ -184,12 +184,13 @@ def train_further(model: Model, data: Data, settings: Settings, seconds: Any, pr
         The `FitResult`.
     """
     layer, key = conjugate_layer(model), jax.random.key(settings.seed)
+    job = Job(checked_data(model, data, every_output=True), Timer(seconds), progress, key)
     if layer is not None and layer.num_features > len(data) // 2:
         none = np.zeros(0)
         first = FitResult(model, History(none, none, none), "", "", float("nan"))
-        job = Job(checked_data(model, data, every_output=True), Timer(seconds), progress, key)
         return grow_from(job, model, first, seen=False)
-    return fit(model, data, initialise=False, seconds=seconds, progress=progress, key=key)
+    options = options_of_steps(job, model.likelihood) if len(model.layers) == 1 else {}
+    return job.fit(model, job.data, "all rows", initialise=False, **options)
 
 
 def _deep(X: Any, likelihood: AbstractLikelihood, settings: Settings) -> Model:

@@ -329,7 +329,7 @@ def _grown_by_steps(job: Job, model: Model, sizes: list[int], gain: float) -> Fi
     if the bound gains enough, and if the judges do not become less probable beyond the standard error. The best model
     is then trained further on all rows.
     """
-    data, options, labels = job.data, _steps(job, model.likelihood), int(np.asarray(job.data.mask).sum())
+    data, options, labels = job.data, options_of_steps(job, model.likelihood), int(np.asarray(job.data.mask).sum())
     train, judges = (data, None) if len(sizes) == 1 else _parted(job)
     fits: list[_Judged] = []
     best = None
@@ -384,10 +384,17 @@ def _said(fits: list[_Judged]) -> str:
     return f"bound, and log density of each of {len(fits[0].judged)} held-out rows: {each} inducing points"
 
 
-def _steps(job: Job, likelihood: AbstractLikelihood) -> dict[str, Any]:
+def options_of_steps(job: Job, likelihood: AbstractLikelihood) -> dict[str, Any]:
     """The options of fits by natural gradients: for classes, all rows at each step, and long steps.
 
     A class says little about f, so that the bound changes slowly. For numbers with little noise, long steps overshoot.
+
+    Args:
+        job: the data and how to fit them.
+        likelihood: the likelihood.
+
+    Returns:
+        Options of `fit`.
     """
     data = job.data
     if len(data) > WHOLE or likelihood.class_count() is None:
