@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.distributions import LogNormal
+from scipy.stats import norm
 
 import inducing as ig
 
@@ -120,7 +121,7 @@ def test_simulation_based_calibration():
 
 @pytest.mark.slow
 def test_a_short_run_agrees_with_a_long_one():
-    y = RNG.poisson(np.exp(1 + np.sin(2 * X))).astype(float)
+    y = np.random.default_rng(1).poisson(np.exp(1 + np.sin(2 * X))).astype(float)
     model = model_of(ig.likelihoods.Poisson())
     short = ig.sample_posterior(model, (X, y), warmup=300, samples=300, chains=2, key=jax.random.key(1))
     long = ig.sample_posterior(model, (X, y), warmup=1000, samples=4000, chains=2, key=jax.random.key(2))
@@ -128,4 +129,39 @@ def test_a_short_run_agrees_with_a_long_one():
         error = row["std"] / np.sqrt(row["n_eff"])
         assert (np.abs(row["mean"] - long.summary()[name]["mean"]) < 5 * error).all()
     x = np.linspace(0.0, 4.0, 5)
-    np.testing.assert_allclose(short.predict(x).mean, long.predict(x, num=1000).mean, rtol=0.1)
+    pred = short.predict(x, num=600)
+    error = np.sqrt((pred.variance - pred.mean) / min(np.min(row["n_eff"]) for row in short.summary().values()))
+    assert (np.abs(pred.mean - long.predict(x, num=1000).mean) < 5 * error).all()  # the variance of rates, over n_eff
+
+
+@pytest.mark.slow
+def test_signs_of_slopes_against_importance_sampling():
+    """Monotone functions: GP samples given the values, weighted by the probability Φ(slope/ν) of each sign."""
+    x, checks, grid = np.array([0.3, 1.5, 2.4]), np.array([0.8, 1.9, 3.0]), np.linspace(0.0, 3.5, 5)
+    noise, nu = 0.05, 0.1
+    y, at = np.array([0.4, 0.1, 0.3]), np.concatenate([x, grid])
+    d, e, h = at[:, None] - at, at[:, None] - checks, checks[:, None] - checks
+    Kfs = e * np.exp(-0.5 * e**2)  # cov(f(a), f'(c)) of the squared exponential kernel
+    K = np.block([[np.exp(-0.5 * d**2), Kfs], [Kfs.T, (1 - h**2) * np.exp(-0.5 * h**2)]])
+    A = np.linalg.solve(K[:3, :3] + noise * np.eye(3), K[:3, 3:]).T
+    draws = np.random.default_rng(0).multivariate_normal(A @ y, K[3:, 3:] - A @ K[:3, 3:], 200_000)
+    w = norm.cdf(draws[:, 5:] / nu).prod(axis=1)
+    truth = w @ draws[:, :5] / w.sum()
+
+    Y = np.full((6, 4), np.nan)
+    Y[:3, [0, 2]], Y[3:, 1] = y[:, None], 0.0
+    prior = ig.priors.Derivative(ig.GP(ig.kernels.SquaredExponential()), dim=1, values=True)
+    gp = ig.SparseGP(prior, ig.features.InducingPoints(np.linspace(-0.5, 4.0, 10)[:, None]))
+    model = ig.Model(gp, ig.likelihoods.Censored(ig.likelihoods.Gaussian([noise, nu**2]), num_outputs=2))
+    drawn = ig.sample_posterior(
+        model,
+        (np.concatenate([x, checks]), Y),
+        freeze=lambda m: (m.layers[0].prior, m.likelihood),
+        warmup=300,
+        samples=1000,
+        chains=2,
+    )
+    sd = np.sqrt(w @ (draws[:, :5] - truth) ** 2 / w.sum())
+    error = np.abs(drawn.predict(grid, num=2000).mean[:, 0] - truth)
+    assert (error < 5 * sd / np.sqrt(400)).all()
+    assert (np.abs(A[:5] @ y - truth) > 0.1).any()  # without signs
