@@ -26,7 +26,7 @@ QUICK = bool(os.environ.get("INDUCING_QUICK"))
 rng = np.random.default_rng(0)
 here = Path(__file__).resolve().parent  # an example here has the name of a package that GeometricKernels imports
 sys.path = [folder for folder in sys.path if Path(folder or ".").resolve() != here]
-warnings.filterwarnings("ignore", module="(geomstats|geometric_kernels|lab|plum)")
+warnings.filterwarnings("ignore")  # of what GeometricKernels imports
 GEOMETRY = importlib.util.find_spec("geometric_kernels") is not None
 if not GEOMETRY:
     print("GeometricKernels is not installed: pip install inducing[geometry]")
