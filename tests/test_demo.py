@@ -68,7 +68,7 @@ def test_the_command_prints_a_table_and_writes_a_figure(real, tmp_path, monkeypa
     for _, bound, score, _, error, seconds, steps in rows:
         assert np.isfinite([float(v) for v in (bound, score, error)]).all()
         assert float(seconds) >= 0 and steps == "3"
-    assert any("to take all steps in the time given: LV-DGP (3 of 4 steps)." in line for line in printed) is not real
+    assert any("for all steps within the time limit: LV-DGP (3 of 4 steps)." in line for line in printed) is not real
     assert real or any(line.startswith("DGP and GP differ by less than a standard error") for line in printed)
     assert (tmp_path / "new" / "demo.png").stat().st_size > 10_000
 

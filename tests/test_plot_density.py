@@ -31,7 +31,7 @@ def test_dots_are_draws():
 
 def test_what_it_refuses():
     two = ig.Model(ig.Deterministic(lambda v: jnp.tile(v, 2)), ig.likelihoods.Gaussian(0.25))
-    with pytest.raises(ValueError, match="one numerical output"):
+    with pytest.raises(ValueError, match="a single output of numbers"):
         ig.report.plot_density(two, X=X)
     with pytest.raises(ValueError, match="size"):
         ig.report.plot_density(BRANCHES, X=X, size=0)

@@ -196,7 +196,7 @@ def test_plots_refuse_what_they_cannot_draw():
     with pytest.raises(ValueError, match="two or more different inputs to plot lines, got only 1"):
         ig.report.plot_posterior(regression(), X=[1.0])
     for plot in (ig.report.plot_posterior, ig.report.plot_classification):
-        with pytest.raises(ValueError, match="no inputs X to draw them at"):
+        with pytest.raises(ValueError, match="data must have inputs X to be plotted"):
             plot(regression(), ig.Data(None, np.ones(4)))
 
 
