@@ -57,7 +57,7 @@ def defaults_table(sets: dict, kind: tuple[str, ...], errors: str) -> str:
             if best is not None and known[library] == best:
                 cells[0] = f"**{cells[0]}**"
             difference = None if library == "ours" else paired(libraries.get("ours", {}), splits, "log_density")
-            said = "" if difference is None else f"{difference[0]:+.3f} ± {difference[1]:.3f}"
+            said = "" if difference is None else f"{difference[0]:+.3f} ± {difference[1]:.3f}".removesuffix(" ± nan")
             rows.append([name if library == next(iter(libraries)) else "", library, cells[0], said, *cells[1:]])
             done, failed = (sum(what in entry for entry in splits.values()) for what in ("seconds", "error"))
             rows[-1].append(f"{done}, {failed} failed" if failed else str(done))
@@ -102,7 +102,7 @@ def _compared(sets: dict) -> list[list[str]]:
     ):
         won, lost = _wins(sets, what, higher, against)
         if won or lost:
-            measured = f"{100 * len(won) / len(won + lost):.0f} %; not on {', '.join(lost) or 'none'}"
+            measured = f"{100 * len(won) / len(won + lost):.0f} %" + f"; not on {', '.join(lost)}" * bool(lost)
             rows.append([title, f"≥ {share} % of regression sets", measured])
     differences = {k: paired(of.get("ours", {}), of.get("sklearn-gp", {}), "log_density") for k, of in sets.items()}
     known = {k: d[0] for k, d in differences.items() if d is not None}
