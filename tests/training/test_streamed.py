@@ -1,5 +1,6 @@
 """Training on streams: the same steps, bounds and gradients as in memory."""
 
+import errno
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ import optax
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import safetensors
 
 import inducing as ig
 from inducing._xla import compiled
@@ -180,19 +182,46 @@ def parquet(path, y):
     return ig.Stream(path, x="a", y="y")
 
 
-def test_a_file_that_vanishes_ends_the_fit_and_its_checkpoint_stays(tmp_path, monkeypatch):
+def vanish(path, monkeypatch):
+    path.unlink(missing_ok=True)
+
+
+def lengthen(path, monkeypatch):
+    with open(path, "ab") as file:
+        file.write(b"more")
+
+
+def fill_the_disk(path, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("inducing.io.container.os.fsync", full)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "says"),
+    [
+        (vanish, FileNotFoundError, r"rows\.parquet: the file has vanished"),
+        (lengthen, ValueError, r"rows\.parquet: the file has \d+ bytes, and had"),
+        (fill_the_disk, OSError, "No space left on device"),
+    ],
+)
+def test_a_fault_ends_the_fit_and_its_checkpoint_stays(tmp_path, monkeypatch, fault, error, says):
     monkeypatch.setattr("inducing.streams.stream.HELD", 1)  # read little ahead
     gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints(X[:5, :1]))
     model, path = ig.Model(gp, ig.likelihoods.Gaussian(0.1)), tmp_path / "rows.parquet"
     stream = parquet(path, Y[:, 0])
     options = {"batch_size": B, "steps": 400, "checkpoint": tmp_path / "run", "checkpoint_every": 1}
 
-    def vanish(progress):
-        path.unlink(missing_ok=True)
+    def strike(progress):
+        if kept.exists():
+            fault(path, monkeypatch)
 
-    with pytest.raises(FileNotFoundError, match=r"rows\.parquet: the file has vanished"):
-        quiet(model, stream, **options, callback=vanish)
-    assert (tmp_path / "run" / "start-0-steps.safetensors").exists()
+    kept = tmp_path / "run" / "start-0-steps.safetensors"
+    with pytest.raises(error, match=says):
+        quiet(model, stream, **options, callback=strike)
+    with safetensors.safe_open(kept, "numpy") as file:
+        assert list(file.keys())
 
 
 def test_labels_are_checked_while_they_are_read(tmp_path):
