@@ -69,7 +69,7 @@ def test_tuples_are_data():
     assert len(as_data((X, [1, 2, 3]))) == 3
     assert as_data([X, [1, 2, 3], [True, True, False]]).num_missing == 1
     data = ig.Data(X, [1.0, 2.0, 3.0])
-    assert as_data(data) is data
+    assert as_data(data).x is data.x and as_data(data).y is data.y  # nothing is copied
 
 
 def test_pandas_labels_with_missing_values():

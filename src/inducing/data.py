@@ -152,7 +152,7 @@ def as_data(data: Any, dtype=None) -> Data:
             size = f" of {len(data)}" if isinstance(data, tuple | list) else ""
             raise TypeError(f"data must be a pair (X, y) or an ig.Data, got {type(data).__name__}{size}.")
         data = Data(*data)
-    elif not all(_is_here(a) for a in jax.tree.leaves(data)):
+    else:
         data = jax.tree.map(lambda a: _here(a, "data"), data)
     return data if dtype is None else data.astype(dtype)
 
@@ -379,18 +379,13 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
     return array
 
 
-def _is_here(value: Any) -> bool:
-    """Whether this process can read all of a value."""
-    return not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or value.is_fully_addressable
-
-
 def _here(value: Any, name: str) -> Any:
     """A value of this process: an array that every process holds becomes one on a device of this process.
 
     Raises:
         ValueError: if it is an array of which each process holds only some rows.
     """
-    if _is_here(value):
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or value.is_fully_addressable:
         return value
     if not value.is_fully_replicated:
         raise ValueError(

@@ -5,6 +5,7 @@ import re
 from functools import partial
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -60,6 +61,17 @@ def test_options_of_an_objective_that_change_nothing_do_not_change_the_plan():
         assert found.method == "collapsed" and found.optimal_q is ordinary.optimal_q
         assert plan(regression(), (X, y), objective=objective, method="natgrad").gamma == 1.0
     assert plan(regression(), (X, y), objective=partial(ig.collapsed_elbo)).method == "collapsed"
+
+
+def test_an_objective_with_its_own_key_is_not_noisy():
+    """Its samples are the same at every step, so L-BFGS may maximise it."""
+    features = regression().layers[0].features
+    deep = ig.Model([ig.SparseGP(ig.GP(ig.kernels.Matern52()), features)] * 2, ig.likelihoods.Gaussian(0.1))
+    assert plan(deep, (X, y), method="adam").noisy
+    same = partial(ig.elbo, key=jax.random.key(0))
+    assert not plan(deep, (X, y), objective=same, method="lbfgs").noisy
+    with pytest.raises(ValueError, match="needs an objective without noise"):
+        plan(deep, (X, y), method="lbfgs")
 
 
 def test_natural_steps_are_short_where_q_leaves_correlations_out():

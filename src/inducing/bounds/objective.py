@@ -203,30 +203,6 @@ class Target(eqx.Module):
         value = _number("objective(model, data)", objective.evaluate(model, data, **options))
         return value if self.log_prior is None else value + _number("log_prior(model)", self.log_prior(model))
 
-    @property
-    def needs_data(self) -> bool:
-        """Whether the value depends on the data that the objective is called with."""
-        return unwrapped(self.fn)[0].needs_data
-
-    def is_noisy(self, model: Any) -> bool:
-        """Whether the value on all data is random."""
-        objective, options = unwrapped(self.fn)
-        return self.takes_key and objective.is_noisy(model, options)
-
-    def is_quadratic(self, model: Any) -> bool:
-        """Whether the objective is quadratic in u."""
-        objective, options = unwrapped(self.fn)
-        return objective.is_quadratic(model, options)
-
-    def optimum(self, model: Any) -> Optimum | None:
-        """The objective at the optimal q(u), if there is a closed form."""
-        objective, options = unwrapped(self.fn)
-        return objective.optimum(model, options)
-
-    def is_at(self, optimum: Optimum | None) -> bool:
-        """Whether the objective does not depend on q(u), because it is the bound of its own `optimum`."""
-        return optimum is not None and optimum.bound is unwrapped(self.fn)[0]
-
 
 def unwrapped(fn: Callable) -> tuple[AbstractObjective, dict[str, Any]]:
     """The objective inside any number of `functools.partial`, and the options that these have bound.

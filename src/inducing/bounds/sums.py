@@ -138,8 +138,7 @@ def _sums(conjugate: Conjugate, data: Data, Kuu: Any, unit: Array | None) -> Sta
     padded = eqx.tree_at(lambda d: d.mask, padded, padded.mask & seen)
     padded = jax.tree.map(lambda a: a.reshape(blocks, size, *a.shape[1:]), padded)
 
-    def of_block(block):
-        return _block_statistics(conjugate, block, Kuu, unit)
+    of_block = partial(_block_statistics, conjugate, Kuu=Kuu, unit=unit)
 
     @jax.checkpoint  # the reverse pass recomputes each block instead of storing it
     def add(total, block):

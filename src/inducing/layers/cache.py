@@ -66,11 +66,11 @@ def settled(cache: Any) -> Any:
         >>> settled(None) is None
         True
     """
-
-    def one(part: Any) -> Any:
-        return _without_quadratic(part) if _has_quadratic(part) and not part.quadratic.accurate else part
-
-    return jax.tree.map(one, cache, is_leaf=_has_quadratic)
+    return jax.tree.map(
+        lambda part: _without_quadratic(part) if _has_quadratic(part) and not part.quadratic.accurate else part,
+        cache,
+        is_leaf=_has_quadratic,
+    )
 
 
 def with_cache(run: Callable[[Any], Any], cache: Any) -> Any:

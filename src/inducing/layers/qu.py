@@ -14,6 +14,7 @@ from typing import TypeGuard
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from inducing._xla.matmul import products
@@ -42,6 +43,15 @@ def is_diagonal(root: Root) -> bool:
 def is_full(root: Root) -> TypeGuard[Array]:
     """Whether there is one lower-triangular root for each latent."""
     return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == root.shape[2]
+
+
+def is_scalar(root: Root) -> bool:
+    """Whether a concrete root is a multiple of the identity."""
+    for factor in map(np.asarray, root if isinstance(root, tuple) else (root,)):
+        identity = np.eye(factor.shape[-1]) if factor.shape[-2] == factor.shape[-1] else 1.0
+        if np.any(factor != factor.flat[0] * identity):
+            return False
+    return True
 
 
 def as_root(root: Root, L: int, M: int) -> Root:

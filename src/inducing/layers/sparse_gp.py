@@ -26,7 +26,7 @@ from inducing.layers.sparse_gp_arguments import (
     prior_mean,
     prior_root,
 )
-from inducing.layers.starting_values import is_scalar, start_sample_of_prior
+from inducing.layers.starting_values import start_sample_of_prior
 from inducing.layers.units import feature_variances, mean_units, spread_beside
 from inducing.linalg import AbstractCovariance, Dense, batched, default_jitter
 from inducing.parameters import REAL, check_part, dtype_of, lower_triangular, parameters, real
@@ -405,8 +405,7 @@ class SparseGP(AbstractLayer):
         """Whether q(u) = p(u), or its covariance is a multiple of that of p(u), as in the inner layers of deep GPs."""
         if self.coordinates != "w":
             return abs(float(self.kl())) <= 1e-6 * self.mean.size
-        roots = (np.asarray(root) for root in jax.tree.leaves(self.root))
-        return not np.any(np.asarray(self.mean)) and all(map(is_scalar, roots))
+        return not np.any(np.asarray(self.mean)) and qu.is_scalar(self.root)
 
     def at_prior(self):
         """The layer with q(u) = p(u). A diagonal root stays diagonal."""

@@ -51,9 +51,3 @@ def start_sample_of_prior(prior: AbstractPrior, x: Sample, seeds: Iterator[int])
 @default_jit  # one program to compile, not one for each operation
 def _prior_moments(prior: AbstractPrior, x: Array) -> tuple[Array, Array]:
     return prior.mean(x), mix_variance(prior, prior.Kff_diag(x))
-
-
-def is_scalar(root: np.ndarray) -> bool:
-    """Whether a root, or a factor of a Kronecker root, is a multiple of the identity."""
-    one = np.eye(root.shape[-1]) if root.shape[-2] == root.shape[-1] else 1.0
-    return bool(np.all(root == root.flat[0] * one))

@@ -363,9 +363,7 @@ class AbstractElementwise(AbstractLikelihood):
         (Array([[1.25276297]], dtype=float64), Array([[0.5]], dtype=float64))
     """
 
-    @property
-    def joint(self) -> bool:
-        return False
+    joint = False
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs

@@ -46,10 +46,7 @@ class Bernoulli(AbstractLikelihood):
 
     link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
     joint = False
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (BINARY,)
+    supports = (BINARY,)
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs

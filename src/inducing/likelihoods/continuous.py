@@ -24,7 +24,7 @@ from inducing.likelihoods.base import (
 )
 from inducing.likelihoods.links import AbstractShareLink, as_share_link
 from inducing.likelihoods.starts import LatentStart, log_labels, start_of_noisy_labels, unknown_start
-from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT, Support
+from inducing.likelihoods.supports import NONNEGATIVE, POSITIVE, REAL, UNIT
 from inducing.numerics.cdfs import student_t_cdf, threshold_cdf
 from inducing.numerics.special import beta_cdf, bounded_exp, half_erfcx, log1mexp, log_beta, log_ndtr
 from inducing.parameters import fixed, positive
@@ -50,10 +50,7 @@ class StudentT(AbstractElementwise):
     df: Float[Array, "*#P"] = fixed(4.0, parameters.POSITIVE)
     scale: Float[Array, "*#P"] = positive(1.0)
     adds_noise = True
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (REAL,)
+    supports = (REAL,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_noisy_labels(y, self.scale, 0.5)
@@ -110,10 +107,7 @@ class Laplace(AbstractLikelihood):
     scale: Float[Array, "*P"] = positive(1.0)
     adds_noise = True
     joint = False
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (REAL,)
+    supports = (REAL,)
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
@@ -193,10 +187,7 @@ class LogNormal(AbstractLikelihood):
 
     scale: Float[Array, "*P"] = positive(1.0)
     joint = False
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (POSITIVE,)
+    supports = (POSITIVE,)
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
@@ -270,10 +261,7 @@ class Gamma(AbstractElementwise):
     """
 
     shape: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (POSITIVE,)
+    supports = (POSITIVE,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_noisy_labels(log_labels(y) - np.log(np.asarray(self.shape)))
@@ -323,9 +311,7 @@ class Exponential(AbstractElementwise):
         [[-1.]]
     """
 
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (NONNEGATIVE,)
+    supports = (NONNEGATIVE,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_noisy_labels(log_labels(y))
@@ -371,10 +357,7 @@ class Weibull(AbstractElementwise):
     """
 
     shape: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (POSITIVE,)
+    supports = (POSITIVE,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_noisy_labels(log_labels(y))
@@ -431,10 +414,7 @@ class Beta(AbstractElementwise):
 
     scale: Float[Array, "*P"] = positive(1.0)
     link: AbstractShareLink = eqx.field(converter=as_share_link, default="probit")
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (UNIT,)
+    supports = (UNIT,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return unknown_start(self.num_latents(y.shape[1]))

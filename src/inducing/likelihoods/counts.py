@@ -21,7 +21,7 @@ from inducing.likelihoods.base import (
 )
 from inducing.likelihoods.links import AbstractRateLink, as_positive_link, logistic_expected_log_prob
 from inducing.likelihoods.starts import LatentStart, start_of_counts, start_of_noisy_labels, unknown_start
-from inducing.likelihoods.supports import COUNT, Support
+from inducing.likelihoods.supports import COUNT
 from inducing.numerics.cdfs import threshold_cdf
 from inducing.numerics.quadrature import expectation
 from inducing.numerics.special import bounded_exp, logistic_log_prob, stirling_remainder
@@ -116,10 +116,7 @@ class Poisson(AbstractElementwise):
 
     link: AbstractRateLink = eqx.field(converter=as_positive_link, default="exp")
     exposure: Float[Array, "*P"] | PerDatum = fixed(1.0, POSITIVE)
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (COUNT,)
+    supports = (COUNT,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         exposure = self.exposure
@@ -202,10 +199,7 @@ class NegativeBinomial(AbstractElementwise):
     """
 
     concentration: Float[Array, "*P"] = positive(1.0)
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (COUNT,)
+    supports = (COUNT,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_counts(y)
@@ -253,10 +247,7 @@ class ZeroInflatedPoisson(AbstractElementwise):
     """
 
     zero_probability: Float[Array, "*P"] = unit_interval(0.1)
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (COUNT,)
+    supports = (COUNT,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_counts(np.where(y > 0, y, np.nan))
@@ -315,10 +306,7 @@ class ZeroInflatedNegativeBinomial(AbstractElementwise):
 
     concentration: Float[Array, "*#P"] = positive(1.0)
     zero_probability: Float[Array, "*#P"] = unit_interval(0.1)
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (COUNT,)
+    supports = (COUNT,)
 
     def start(self, y: np.ndarray) -> LatentStart:
         return start_of_counts(np.where(y > 0, y, np.nan))

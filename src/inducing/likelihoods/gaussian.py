@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerDatum, broadcast, marginal_variance
 from inducing.likelihoods.links import AbstractPositiveLink, as_positive_link
 from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy_labels
-from inducing.likelihoods.supports import REAL, Support
+from inducing.likelihoods.supports import REAL
 from inducing.numerics.quadrature import expectation, log_expectation
 from inducing.numerics.roots import peak_of
 from inducing.numerics.special import log_ndtr, quotient
@@ -43,10 +43,7 @@ class Gaussian(AbstractLikelihood):
     variance: Float[Array, "*P"] | PerDatum = positive(1.0)
     adds_noise = True
     joint = False
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (REAL,)
+    supports = (REAL,)
 
     def num_latents(self, num_outputs: int) -> int:
         return num_outputs
@@ -132,10 +129,7 @@ class HeteroscedasticGaussian(AbstractLikelihood):
 
     link: AbstractPositiveLink = eqx.field(converter=as_positive_link, default="exp")
     joint = True
-
-    @property
-    def supports(self) -> tuple[Support, ...]:
-        return (REAL,)
+    supports = (REAL,)
 
     def num_latents(self, num_outputs: int) -> int:
         return 2 * num_outputs

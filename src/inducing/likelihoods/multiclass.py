@@ -29,16 +29,13 @@ class AbstractCategorical(AbstractLikelihood):
     """A likelihood of one label in {0, …, C − 1} that depends on C latents."""
 
     num_classes: eqx.AbstractVar[int]
+    joint = True
 
     def __check_init__(self):
         if not isinstance(self.num_classes, int) or not 2 <= self.num_classes <= MOST:
             raise ValueError(
                 f"{type(self).__name__}.num_classes must be a whole number from 2 to {MOST}, got {self.num_classes!r}."
             )
-
-    @property
-    def joint(self) -> bool:
-        return True
 
     @property
     def supports(self) -> tuple[Support, ...]:

@@ -1,6 +1,7 @@
 """`fit`: train a model on data."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable
 from functools import partial
@@ -266,7 +267,7 @@ def _plan(given: Arguments) -> _Job:
         model, rescaled = automatic_scales(model, given.data, _trained(model, parts))
         parts = partition(model, given.freeze) if rescaled else parts
     plan = make_plan(given, model, parts)
-    return _Job(given, model, rescaled, plan, _without_q(model, given) if plan.optimal_q else parts)
+    return _Job(given, model, rescaled, plan, _split(model, given, plan))
 
 
 def _trained(model: Model, parts: Partition) -> Callable[[Array], bool]:
@@ -275,21 +276,31 @@ def _trained(model: Model, parts: Partition) -> Callable[[Array], bool]:
     return lambda leaf: id(leaf) in where
 
 
-def _without_q(model: Model, given: Arguments) -> Partition:
-    """The model split with q(u) frozen, because its optimum is set at the end."""
+def _split(model: Model, given: Arguments, plan: Plan) -> Partition:
+    """The model split into what moves and what does not. If q(u) is set to its optimum at the end, it is frozen."""
+    if plan.optimal_q is None:
+        return partition(model, given.freeze)
     q = [layer.gaussians() for layer in model.layers]
     return partition(model, lambda m: (given.freeze(m) if given.freeze else (), q))
 
 
+@dataclasses.dataclass
 class _Starts:
-    """The starts of a fit and how they ended."""
+    """The starts of a fit and how they ended.
 
-    def __init__(self):
-        self.outcomes: list[Outcome] = []
-        self.reached: list[float] = []
-        self.failed: FloatingPointError | None = None
-        self.interrupted = False
-        self.restarted = False
+    Attributes:
+        outcomes: of the starts that took a step.
+        reached: the bound that each start reached, NaN for one that failed.
+        failed: the error of the first start that failed.
+        interrupted: whether Ctrl-C ended the last start.
+        restarted: whether there was one more start, with shorter lengthscales.
+    """
+
+    outcomes: list[Outcome] = dataclasses.field(default_factory=list)
+    reached: list[float] = dataclasses.field(default_factory=list)
+    failed: FloatingPointError | None = None
+    interrupted: bool = False
+    restarted: bool = False
 
     @property
     def best(self) -> Outcome:
@@ -315,9 +326,7 @@ def _attempt(job: _Job, starts: _Starts, number: int, model: Model, watcher: _Wa
     """Run one start at `model`, perturbed for all starts but the first and the one with shorter lengthscales."""
     seed = job.given.key, own_array(number, np.int32)
     try:
-        parts = job.parts
-        if model is not job.model:
-            parts = _without_q(model, job.given) if job.plan.optimal_q else partition(model, job.given.freeze)
+        parts = job.parts if model is job.model else _split(model, job.given, job.plan)
         if 0 < number < job.given.starts:
             parts = _perturbed(parts, start_key(*seed))
         outcome = _one_start(job, model, parts, seed, watcher)

@@ -2,7 +2,7 @@
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import equinox as eqx
@@ -109,19 +109,18 @@ def _stages(run: Run) -> list[tuple[Ascents, int]]:
     if run.plan.method != "collapsed":
         return [((Ascent(run.problem, data, N, target),), steps)]
 
-    def on(rows: Data, of: Callable[[Callable], Callable]) -> Ascents:
-        orders = (Target(of(bound), target.log_prior) for bound in orders_of_sums(run.model, rows))
-        return tuple(Ascent(run.problem, rows, N, order) for order in orders)
+    def on(rows: Data, bounds: Iterable[Callable]) -> Ascents:
+        return tuple(Ascent(run.problem, rows, N, Target(bound, target.log_prior)) for bound in bounds)
 
     if run.passes is not None:
         everything = (StreamedAscent(run.problem, run.passes, target.log_prior),)
     else:
-        everything = on(data, lambda bound: bound)
+        everything = on(data, orders_of_sums(run.model, data))
     if N < MANY or steps < 3:
         return [(everything, steps)]
     sample = data if streamed else data.rows(shuffled(start_key(*run.seed), N)[:SAMPLE])
-    on_sample = on(sample, lambda bound: partial(bound_of_sample, bound=bound))
-    return [(on_sample, min(FIRST, steps // 3)), (everything, steps)]
+    bounds = (partial(bound_of_sample, bound=bound) for bound in orders_of_sums(run.model, sample))
+    return [(on(sample, bounds), min(FIRST, steps // 3)), (everything, steps)]
 
 
 def _start(problem: Problem) -> list[Array]:
@@ -156,7 +155,7 @@ def maximise(
     """
     ascents[0].trace(start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
-    evaluate, *careful = (_evaluator(ascent, key, checkpoint) for ascent in ascents)
+    evaluate, *careful = (partial(_numbers, ascent, key, checkpoint) for ascent in ascents)
     search = _Search(_with_fallback(evaluate, *careful) if careful else evaluate, start, monitor)
     f, _ = search.value(search.best_x)
     if not np.isfinite(search.best_f):
@@ -173,21 +172,16 @@ def maximise(
 
 def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> tuple[Float[Array, ""], list[Array]]:
     """The objective at free arrays, and its gradient."""
-
-    def value_of(free):
-        return ascent.objective(ascent.problem.model(free), ascent.data, key, ascent.num_data)
-
-    return jax.value_and_grad(value_of)(free)
+    problem, data, num_data = ascent.problem, ascent.data, ascent.num_data
+    return jax.value_and_grad(lambda free: ascent.objective(problem.model(free), data, key, num_data))(free)
 
 
-def _evaluator(ascent: Ascent | StreamedAscent, key: Array | None, checkpoint: Checkpoint | None) -> Callable:
-    """A function of free arrays that gives the objective, followed by its gradient. A checkpoint records both."""
-
-    def evaluate(free: list[Array]) -> np.ndarray:
-        compute = partial(ascent.numbers, free, key)
-        return compute() if checkpoint is None else checkpoint.numbers(free, compute)
-
-    return evaluate
+def _numbers(
+    ascent: Ascent | StreamedAscent, key: Array | None, checkpoint: Checkpoint | None, free: list[Array]
+) -> np.ndarray:
+    """The objective at free arrays, followed by its gradient. A checkpoint records both."""
+    compute = partial(ascent.numbers, free, key)
+    return compute() if checkpoint is None else checkpoint.numbers(free, compute)
 
 
 def _with_fallback(quick: Callable, careful: Callable) -> Callable:

@@ -1,14 +1,14 @@
 """How to train: the method that the user asked for, or the one that suits the model and the data."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 
 from inducing._xla import num_devices
 from inducing.bounds.conjugate import conjugate_layer
-from inducing.bounds.objective import Optimum, Target
+from inducing.bounds.objective import AbstractObjective, Optimum, Target, unwrapped
 from inducing.layers import qu
 from inducing.layers.sparse_gp import SparseGP
 from inducing.model import Model
@@ -61,6 +61,30 @@ class Plan(NamedTuple):
     levels_off: bool
 
 
+class _Case(NamedTuple):
+    """A model and an objective, and what they answer about how they can be trained.
+
+    Attributes:
+        model: the model at the start.
+        target: what is maximised.
+        objective: the objective in it, without its options and the log prior.
+        options: the options of the objective.
+        optimum: the objective at the optimal q(u), if that has a closed form.
+        ignores_q: whether the objective is its own `optimum`, and so does not depend on q(u).
+        noisy: whether the objective of all data is random.
+        q: the position of each q(u) that trains.
+    """
+
+    model: Model
+    target: Target
+    objective: AbstractObjective
+    options: Mapping[str, Any]
+    optimum: Optimum | None
+    ignores_q: bool
+    noisy: bool
+    q: Positions
+
+
 def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
     """Choose a method and its settings.
 
@@ -74,35 +98,36 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
     """
     if not isinstance(given.method, str) or given.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {given.method!r}.")
-    target = Target(given.objective, given.log_prior)
-    optimum = target.optimum(model)
-    options = _step_options(given, target)
-    q = _trained_q(model, parts)
-    noisy = target.is_noisy(model)
-    method, why = given.method, "as asked"
-    if method == "auto":
-        method, why = _choose(given, model, target, optimum, q, bool(options))
-    _check_method(method, given, options, noisy)
+    target, (objective, options) = Target(given.objective, given.log_prior), unwrapped(given.objective)
+    optimum = objective.optimum(model, options)
+    ignores_q = optimum is not None and optimum.bound is objective
+    noisy = target.takes_key and objective.is_noisy(model, options)
+    stepwise = _step_options(given, target)
+    case = _Case(model, target, objective, options, optimum, ignores_q, noisy, _trained_q(model, parts))
+    method, why = _choose(given, case, bool(stepwise)) if given.method == "auto" else (given.method, "as asked")
+    _check_method(method, given, stepwise, noisy)
     if given.stream is not None:
-        _check_stream(method, target, model)
+        _check_stream(method, case)
     if method == "collapsed":
         bound = _collapsed(model, optimum)
-        target = target if target.is_at(optimum) else Target(bound, given.log_prior)
-    optimal_q = _optimal_q(optimum, q) if optimum is not None and target.is_at(optimum) else None
+        if not ignores_q:
+            target, ignores_q = Target(bound, given.log_prior), True
+    optimal_q = _optimal_q(optimum, case.q) if optimum is not None and ignores_q else None
     steps = STEPS[method] if given.steps is None else given.steps
     levels_off = target.is_in_nats and given.patience is None and given.optimiser is None
     plan = Plan(method, why, steps, target, (), None, 1.0, math.inf, optimal_q, noisy, levels_off)
-    return plan if method in LBFGS else _by_steps(plan, given, model, optimum, q)
+    return plan if method in LBFGS else _by_steps(plan, given, case)
 
 
-def _by_steps(plan: Plan, given: Arguments, model: Model, optimum: Optimum | None, q: Positions) -> Plan:
+def _by_steps(plan: Plan, given: Arguments, case: _Case) -> Plan:
     """The plan with the settings that only gradient steps have: minibatches and the lengths of steps."""
-    target, batch_size = plan.objective, _batch_size(given, plan.objective)
-    ordinary = optimum is not None and optimum.collapsed and not target.is_at(optimum)
+    model, optimum, batch_size = case.model, case.optimum, _batch_size(given, case.target)
+    ordinary = optimum is not None and optimum.collapsed and not case.ignores_q
     lands = ordinary and batch_size is None and _can_be_optimal(conjugate_layer(model))
-    near = not target.is_quadratic(model) and all(layer.is_whitened for layer in model.layers)
+    quadratic = case.objective.is_quadratic(model, case.options)
+    near = not quadratic and all(layer.is_whitened for layer in model.layers)
     return plan._replace(
-        natural=_natural(plan.method, q, plan.optimal_q),
+        natural=_natural(plan.method, case.q, plan.optimal_q),
         batch_size=batch_size,
         gamma=float(given.gamma if given.gamma is not None else (1.0 if lands else 0.1)),
         reach=REACH if near else math.inf,
@@ -142,22 +167,19 @@ def _trained_q(model: Model, parts: Partition) -> Positions:
     return tuple(dict.fromkeys((m, r) for m, r in pairs if m is not None and r is not None))
 
 
-def _choose(
-    given: Arguments, model: Model, target: Target, optimum: Optimum | None, q: Positions, stepwise: bool
-) -> tuple[str, str]:
+def _choose(given: Arguments, case: _Case, stepwise: bool) -> tuple[str, str]:
     """The method for "auto", and why. `stepwise` says that the user gave options of gradient steps."""
-    ignores_q = target.is_at(optimum)
     if not stepwise:
-        collapsed = optimum is not None and optimum.collapsed
-        if collapsed and ignores_q:
+        collapsed = case.optimum is not None and case.optimum.collapsed
+        if collapsed and case.ignores_q:
             return "collapsed", "the objective is the collapsed bound"
-        if not target.takes_num_data:
-            if target.is_noisy(model):
+        if not case.target.takes_num_data:
+            if case.noisy:
                 return "adam", "the objective samples"
             return "lbfgs", "the objective is of all data and has no noise"
-        if q and collapsed and _is_affordable(model, given.num_data):
+        if case.q and collapsed and _is_affordable(case.model, given.num_data):
             return "collapsed", "one sparse GP with Gaussian noise has an optimal q(u) in closed form"
-    if q and not ignores_q and not isinstance(q[-1][1], tuple):
+    if case.q and not case.ignores_q and not isinstance(case.q[-1][1], tuple):
         return "natgrad", "natural gradients for q(u) of the last sparse GP, gradient steps for the rest"
     return "adam", "gradient steps for all parameters"
 
@@ -186,15 +208,15 @@ def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy
         )
 
 
-def _check_stream(method: str, target: Target, model: Model) -> None:
+def _check_stream(method: str, case: _Case) -> None:
     """Refuse what needs all data in memory."""
-    by_minibatches = method not in LBFGS and target.takes_num_data
-    if not by_minibatches and method != "collapsed" and target.needs_data:
+    by_minibatches = method not in LBFGS and case.target.takes_num_data
+    if not by_minibatches and method != "collapsed" and case.objective.needs_data:
         raise ValueError(
             "this objective or method needs all data in memory, and a stream does not give them; use one that takes "
             "minibatches, such as ig.elbo with 'natgrad' or 'adam', or method='collapsed'."
         )
-    if num_devices() > 1 and jax.tree.leaves([layer.per_datum() for layer in model.layers]):
+    if num_devices() > 1 and jax.tree.leaves([layer.per_datum() for layer in case.model.layers]):
         raise ValueError(
             f"a PerDatumEncoder holds numbers of each datum and trains on one device, and there are {num_devices()}; "
             "use ig.layers.Amortised."
