@@ -22,9 +22,10 @@ from inducing.streams import Stream
 
 
 class Arguments(NamedTuple):
-    """The arguments of `fit`, which documents them. `checked` makes the data and held-out data `Data`.
+    """The arguments of `fit`, which documents them.
 
-    Of a stream, `data` becomes its sample, from which starting values are made and what the message says.
+    `checked` converts `data` and `held_out` to `Data`. If `data` is a stream, it is moved to `stream` and replaced by a
+    sample of its rows, which starting values and the message are based on.
     """
 
     model: Model
@@ -53,7 +54,7 @@ class Arguments(NamedTuple):
 
     @property
     def num_data(self) -> int:
-        """The number of all rows."""
+        """The number of rows of the data or the stream."""
         return len(self.data if self.stream is None else self.stream)
 
 
@@ -150,7 +151,7 @@ def _takes_model_and_data(objective: Any) -> bool:
 
 
 def _check_log_prior(log_prior: Callable[[Any], Any], model: Model) -> None:
-    """Say of which function an error comes if something else than a function of a model was passed."""
+    """Raise an error that names `log_prior` if it is not a function of a model."""
     try:
         eqx.filter_eval_shape(log_prior, model)
     except (AttributeError, TypeError) as error:
@@ -158,7 +159,7 @@ def _check_log_prior(log_prior: Callable[[Any], Any], model: Model) -> None:
 
 
 def _check_numbers(given: Arguments, N: int) -> None:
-    """Refuse arguments that are not numbers, or out of range; N is the number of rows."""
+    """Raise an error for numeric arguments of the wrong type or out of range. N is the number of rows."""
     if given.steps is not None:
         _check_whole("steps", given.steps, 0)
     if given.batch_size is not None:
@@ -178,7 +179,7 @@ def _check_numbers(given: Arguments, N: int) -> None:
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse what is neither True nor False nor a label.
+    """Raise a TypeError unless `progress` is True, False or a label.
 
     Examples:
         >>> check_progress(1)
@@ -191,7 +192,7 @@ def check_progress(progress: Any) -> None:
 
 
 def check_seconds(seconds: Any) -> None:
-    """Refuse a limit of time that is not None or a positive number.
+    """Raise a ValueError unless a time limit is None or a positive number.
 
     Examples:
         >>> check_seconds(0)
@@ -204,7 +205,7 @@ def check_seconds(seconds: Any) -> None:
 
 
 def _check_lengths(rate: Any, gamma: Any) -> None:
-    """Refuse lengths of gradient steps and of natural-gradient steps that are not numbers, or out of range."""
+    """Raise an error unless the learning rate and gamma are None or numbers in their range."""
     if callable(rate):
         raise TypeError("learning_rate must be a number; pass a schedule as optimiser=optax.adam(schedule).")
     if rate is not None and not (is_number(rate) and 0 < rate < np.inf):
@@ -220,7 +221,7 @@ def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> 
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is one real number, of any type.
+    """Whether a value is a single real number of any numeric type.
 
     Examples:
         >>> is_number(np.float32(2.0)), is_number(True), is_number("2")

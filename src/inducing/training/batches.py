@@ -1,4 +1,4 @@
-"""Where the minibatch of a step comes from: rows drawn inside the compiled loop, or rows of a stream handed in."""
+"""The source of minibatches: rows that the compiled loop draws from data in memory, or rows read from a stream."""
 
 from collections.abc import Generator
 from typing import Any
@@ -16,12 +16,12 @@ from inducing.streams.stream import arrays_of
 from inducing.training.compiled_steps import CHUNK, Loop, Pace, State, advance, advance_on, start_key
 from inducing.training.run import Run
 
-GROUP = 8  # the most minibatches that one program takes steps on,
-ROWS = 2**18  # and the most rows of several
+GROUP = 8  # the largest number of minibatches in one call of the compiled program,
+ROWS = 2**18  # and the largest number of rows, unless a single minibatch has more
 
 
 class Drawn:
-    """All data are in memory, and the compiled loop draws rows from them."""
+    """The data are in memory, and the compiled loop draws rows from them."""
 
     def advance(self, loop: Loop, pace: Pace, state: State, n: int) -> tuple[State, np.ndarray]:
         """The state after n steps, and the objective before each of them."""
@@ -33,13 +33,13 @@ class Drawn:
         return measured
 
     def close(self) -> None:
-        """End."""
+        """Do nothing: there is nothing to close."""
 
 
 class Streamed:
     """Minibatches of a stream, which a thread reads ahead.
 
-    Where it is in the stream follows from the number of the step alone.
+    The position in the stream is determined by the number of the step alone.
     """
 
     def __init__(self, run: Run):
@@ -70,7 +70,8 @@ class Streamed:
             state, found, said = compiled(advance_on)(loop, pace, state, some, rows, *signals)
             self._step, left = self._step + k, left - k
             values.append((found, k))
-            if before is not None and self._agreement.hears(before):  # those of the group before: two are under way
+            # look at the signals of the previous group, so that two groups are under way at a time
+            if before is not None and self._agreement.hears(before):
                 break
             before = said
         else:
@@ -79,7 +80,7 @@ class Streamed:
         return jax.block_until_ready(local(state)), numbers
 
     def seconds_of_a_step(self, measured: float) -> float:
-        """The time of a step, the same on all processes, which therefore take equally many steps at a time."""
+        """The duration of a step, the same for all processes, so that they take the same number of steps at a time."""
         return self._agreement.seconds_of_a_step(measured)
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class Streamed:
             self._rows.close()
 
     def _next(self, k: int) -> Data:
-        """The next k minibatches, [devices, group, rows, ...]; the group is filled with zeros, which no step sees."""
+        """The next k minibatches, [devices, group, rows, ...]. The group is padded with zeros, which are not used."""
         group = [self._minibatch() for _ in range(k)]
         empty = [np.zeros_like(a) for a in group[0]]
         devices = num_devices() // process()[1]
@@ -99,7 +100,7 @@ class Streamed:
         return jax.tree.unflatten(jax.tree.structure(self._like), spread(arrays))
 
     def _minibatch(self) -> list[np.ndarray]:
-        """The next minibatch of this process; if it cannot be read, one of zeros, and the others hear of it."""
+        """The next minibatch of this process, or zeros if it cannot be read. The other processes are then told."""
         try:
             assert self._rows is not None
             return next(self._rows)
@@ -109,14 +110,14 @@ class Streamed:
             return [np.zeros((size, *a.shape[1:]), a.dtype) for a in jax.tree.leaves(self._like)]
 
     def _prepare(self, rows: Rows) -> list[np.ndarray]:
-        """The arrays of a minibatch. It is checked in the first epoch of a call."""
+        """The arrays of a minibatch. Labels are checked during the first epoch of a call."""
         if self._unchecked > 0:
             check_labels(self._model, rows)
             self._unchecked -= 1
         return arrays_of(rows, self._dtype)
 
     def _everywhere(self, loop: Loop, pace: Pace) -> tuple[Loop, Pace]:
-        """Loop and pace on all devices, copied once."""
+        """Loop and pace on all devices. They are copied only when they change."""
         if self._fixed is None or self._fixed[0] is not loop or self._fixed[1] is not pace:
             self._fixed = loop, pace, copied(loop), copied(pace)
         return self._fixed[2:]
@@ -127,7 +128,7 @@ def _numbers_of(key: Array) -> tuple[int, ...]:
 
 
 def check_labels(model: Model, rows: Rows) -> None:
-    """Refuse labels that the likelihood cannot have, and indices of data that the model does not know."""
+    """Raise a ValueError for labels outside the likelihood's support, and for indices that the model has no row for."""
     mask = ~np.isnan(rows.y)
     for layer in model.layers:
         layer.check_index(rows.index)

@@ -1,14 +1,16 @@
-"""Checkpoints: a fit that was killed goes on where it was, and ends as if nothing had happened.
+"""Checkpoints: a fit that was killed continues where it was, with the same result as if it had not been killed.
 
-A folder holds safetensors files. Each is written atomically, and nothing in them is executed. Of several processes
-the first one writes; all of them read, so that they need a folder that they share:
+A checkpoint is a folder of safetensors files. Each file is written atomically, and nothing in it is executed. If there
+are several processes, the first one writes and all of them read, so they must share the folder. The files are:
 
-- `fit`: the marks of the call, which the next call must share;
-- `start-0`: how the first start ended. Until then one of
-- `start-0-steps`: the state of gradient steps: parameters, optimiser, random key, order of the rows, history and best;
-- `start-0-values-0`, `start-0-values-57`, …: the values and gradients that L-BFGS has asked for, numbered by the first
-  in the file. SciPy's L-BFGS cannot be stopped and resumed, but it is deterministic: the same call is made again, and
-  receives the numbers on record in place of new ones. The points that it asks for are compared by their hashes.
+- `fit`: the marks of the call. A later call must have the same marks.
+- `start-0`: the outcome of the first start. Until the start has ended, there is one of the following instead.
+- `start-0-steps`: the state of gradient steps: parameters, optimiser, random key, order of the rows, history, and the
+  best parameters.
+- `start-0-values-0`, `start-0-values-57`, …: the values and gradients that L-BFGS has asked for. The number is that of
+  the first value in the file. SciPy's L-BFGS cannot be stopped and resumed, but it is deterministic. We therefore call
+  it again, and answer with the recorded numbers instead of computing them. Hashes ensure that it asks for the same
+  points.
 """
 
 import contextlib
@@ -34,18 +36,18 @@ from inducing.training.interrupt import deferred_termination
 from inducing.training.monitor import Clock, History, Monitor, Outcome, Watch
 from inducing.training.problem import Problem
 
-SECONDS, SHARE = 30.0, 0.005  # between two checkpoints by default, or longer, so that writing takes at most this share
+SECONDS, SHARE = 30.0, 0.005  # default time between two checkpoints; longer if writing would take more than this share
 UNMARKED = {"progress", "checkpoint", "checkpoint_every", "seconds"}  # arguments that may differ from call to call
-LONG = 60  # characters of a difference in an error
+LONG = 60  # the largest number of characters that an error shows of a value
 
 Arrays = dict[str, np.ndarray]
 Record = tuple[np.ndarray, int, float]
-"""Numbers that were computed, the hash of the point, and when."""
+"""The computed numbers, the hash of the point, and the time of the fit at which they were computed."""
 
 
 @contextlib.contextmanager
 def opened(given: Arguments, clock: Clock) -> Generator["Checkpoint"]:
-    """The checkpoint that the arguments ask for. What is not yet written is written at the end of the block.
+    """The checkpoint that the arguments ask for. The end of the block writes what has not been written yet.
 
     Args:
         given: the arguments of `fit`, with a checkpoint.
@@ -70,7 +72,7 @@ def opened(given: Arguments, clock: Clock) -> Generator["Checkpoint"]:
 
 
 class Checkpoint:
-    """Where a fit keeps what it has done.
+    """The record of a fit in a folder.
 
     Args:
         folder: the folder.
@@ -91,7 +93,7 @@ class Checkpoint:
         self._steps, self._written, self._pause = 0, time.perf_counter(), SECONDS
 
     def compare(self, now: dict[str, str]) -> None:
-        """Refuse a folder of another fit."""
+        """Raise a ValueError if the folder holds another fit. `now` are the `marks` of this call."""
         record = self._read("fit")
         if record is None:
             self._write("fit", now, {})
@@ -102,11 +104,11 @@ class Checkpoint:
             more = f", and {len(found) - 3} more" if len(found) > 3 else ""
             raise ValueError(
                 f"checkpoint={str(self._folder)!r} holds another fit: {'; '.join(found[:3])}{more}. Pass the same "
-                "arguments to resume it, or another folder to begin anew."
+                "arguments to resume it, or another folder to start a new fit."
             )
 
     def begin(self, number: int, problem: Problem) -> Outcome | None:
-        """Turn to a start; how it ended, if that is on record."""
+        """Begin or resume the start of this number. Returns its outcome if it has already ended."""
         self.write()
         self._start = f"start-{number}"
         self._steps, self._num_values, self._began = 0, 0, self._clock.now()
@@ -123,7 +125,7 @@ class Checkpoint:
         return None
 
     def end(self, outcome: Outcome) -> None:
-        """Put on record how the present start ended."""
+        """Record the outcome of the current start."""
         names = ("reason", "failures", "sampled", "sample")
         text = {name: getattr(outcome, name) for name in names} | {"bound": float(outcome.bound).hex()}
         arrays = _named(outcome.free, "free") | outcome.history._asdict() | {"elapsed": np.array(self._clock.now())}
@@ -133,7 +135,7 @@ class Checkpoint:
             path.unlink(missing_ok=True)
 
     def restore(self, state: Any, monitor: Monitor) -> Any:
-        """The state of gradient steps on record, put into the one that this call has made; else the latter."""
+        """The recorded state of gradient steps, or the given `state` if there is none. Also restores the monitor."""
         record = self._read(f"{self._start}-steps")
         if record is None:
             return state
@@ -148,7 +150,7 @@ class Checkpoint:
         return state
 
     def keep(self, state: Any, monitor: Monitor) -> None:
-        """Note the state after some steps, and write it when it is time."""
+        """Keep the state after some steps, and write it if a checkpoint is due."""
         self._state = {
             **_named(jax.tree.leaves(eqx.filter(state, eqx.is_array)), "state"),
             **_named(monitor.best or [], "best"),
@@ -161,11 +163,11 @@ class Checkpoint:
 
     @property
     def replays(self) -> bool:
-        """Whether the numbers that L-BFGS asks for next are on record."""
+        """Whether the numbers that L-BFGS asks for next have been recorded."""
         return self._next is not None
 
     def watched(self, watch: Watch) -> Watch:
-        """For L-BFGS: scores on held-out data are recorded, and repeated steps are not shown to the user again."""
+        """The watch for L-BFGS: scores on held-out data are recorded, and callbacks do not see repeated steps."""
         callback, held_out = watch.callback, watch.held_out
         if callback is not None:
             watch = watch._replace(callback=lambda progress: not self.replays and callback(progress))
@@ -176,7 +178,7 @@ class Checkpoint:
         return watch
 
     def numbers(self, point: list[Array], compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """The numbers at a point: those on record, or what `compute` gives, which is put on record."""
+        """The numbers at a point: the recorded ones, or else those that `compute` returns, which are then recorded."""
         asked = int.from_bytes(_digest(point)[:8])
         if self._next is None:
             found = compute()
@@ -187,7 +189,7 @@ class Checkpoint:
         if asked != before:
             raise ValueError(
                 f"checkpoint={str(self._folder)!r} cannot be resumed here: L-BFGS asks for another point than before. "
-                "Use the same machine, versions and number of threads, or another folder to begin anew."
+                "Use the same machine, versions and number of threads, or another folder to start a new fit."
             )
         self._next = next(self._replay, None)
         (self._clock.go_on if self._next is None else self._clock.hold)(seconds)
@@ -216,7 +218,7 @@ class Checkpoint:
         self.look()
 
     def _records(self) -> Iterator[Record]:
-        """The values of the present start on record. One file is in memory at a time."""
+        """The recorded values of the current start. One file is in memory at a time."""
         while (record := self._read(f"{self._start}-values-{self._num_values}")) is not None:
             arrays = record[1]
             self._began = float(arrays["began"])
@@ -225,12 +227,12 @@ class Checkpoint:
             yield from zip(found, map(int, arrays["points"]), map(float, arrays["seconds"]), strict=True)
 
     def _restored(self, like: list[Any], arrays: Arrays, name: str) -> list[Array]:
-        """The arrays of that name, as those that this call has made."""
+        """The recorded arrays of that name, with the dtypes and shapes of the arrays `like`."""
         stored = [arrays[f"{name}.{i}"] for i in range(sum(key.startswith(f"{name}.") for key in arrays))]
         if [_plain(a).nbytes for a in like] != [a.nbytes for a in stored]:
             raise ValueError(
                 f"checkpoint={str(self._folder)!r} holds another fit: its optimiser has another state. Pass the same "
-                "optimiser to resume it, or another folder to begin anew."
+                "optimiser to resume it, or another folder to start a new fit."
             )
         return [_as(a, b) for a, b in zip(like, stored, strict=True)]
 
@@ -247,11 +249,11 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise ValueError(f"checkpoint: {error} Or begin anew in another folder.") from error
+            raise ValueError(f"checkpoint: {error} Or start a new fit in another folder.") from error
 
 
 def marks(given: Arguments) -> dict[str, str]:
-    """What two calls of `fit` must have in common, by name: values, hashes of arrays, and names of functions.
+    """What two calls of `fit` must have in common to be the same: values, hashes of arrays, and names of functions.
 
     Args:
         given: the arguments of `fit`.
@@ -309,7 +311,7 @@ def _named(arrays: list[Any], name: str) -> Arrays:
 
 
 def _plain(array: Any) -> np.ndarray:
-    """An array, or random keys, as NumPy's, in a dtype that a file can hold."""
+    """An array or random keys as a NumPy array of a dtype that files support."""
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(array))
     plain = np.asarray(array)
@@ -317,7 +319,7 @@ def _plain(array: Any) -> np.ndarray:
 
 
 def _as(like: Any, stored: np.ndarray) -> Array:
-    """A stored array with the dtype and shape of another."""
+    """A stored array, converted to the dtype and shape of `like`."""
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(own_array(stored, np.uint32), impl=jax.random.key_impl(like))
     return own_array(stored.reshape(-1).view(like.dtype).reshape(like.shape), like.dtype)

@@ -24,14 +24,14 @@ class Loop(eqx.Module):
 
     Attributes:
         problem: the model split into free arrays and all the rest.
-        data: all data; None if batches are handed in.
+        data: all data; None if minibatches are passed in.
         objective: what is maximised.
-        optimiser: moves all free arrays that take no natural-gradient steps.
+        optimiser: moves all free arrays that do not take natural-gradient steps.
         natural: the positions, among the free arrays, of the mean and root of each q(u) that takes natural-gradient
             steps.
         batch_size: the number of rows in a minibatch; None for all data.
         per_datum: the positions of the arrays whose rows belong to single data. A minibatch moves only its own rows.
-        streamed: the number of all data, if batches are handed in.
+        streamed: the number of all data, if minibatches are passed in.
     """
 
     problem: Problem
@@ -65,7 +65,7 @@ class State(eqx.Module):
         free: the arrays that move.
         optimiser: the state of the optimiser.
         key: the random key of the run.
-        order: the shuffled rows of the present epoch; empty without minibatches.
+        order: the shuffled rows of the current epoch; empty without minibatches.
         step: the number of steps taken.
         failures: the number of steps skipped because something was NaN or infinite.
         streak: the number of steps skipped in a row.
@@ -83,12 +83,12 @@ class State(eqx.Module):
 class Pace(eqx.Module):
     """The lengths of steps.
 
-    γ decreases later than the length of gradient steps: q(u) must keep following the other parameters until these have
-    converged.
+    γ decreases later than the length of gradient steps, because q(u) must keep following the other parameters until
+    these have converged.
 
     Attributes:
         gamma_start: the length γ of the first natural-gradient step.
-        gamma: the length γ after `ramp` steps, between which it grows log-linearly.
+        gamma: the length γ after `ramp` steps. Until then log γ grows linearly.
         reach: how far q(u) may move in a natural-gradient step; see `natural_step`.
         ramp: the number of steps over which γ grows.
         fade: the number of steps before `end` in which gradient steps become shorter, down to a twentieth. γ decreases
@@ -109,14 +109,14 @@ class Pace(eqx.Module):
 
 
 def start_key(key: Array | None, start: Int[Array, ""]) -> Array:
-    """The random key of one start of a fit. Called in compiled code, where it is cheaper to compile."""
+    """The random key of one start of a fit, cheapest to compute inside a compiled program."""
     return jax.random.fold_in(as_key(key), start)
 
 
 def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State:
     """The state before the first step.
 
-    Its arrays are strongly typed, as those after a step are; otherwise the loop would be compiled twice.
+    Its arrays are strongly typed, like those after a step; otherwise the loop would be compiled twice.
     """
     free = [jax.lax.convert_element_type(f, f.dtype) for f in loop.problem.free]
     with jax.numpy_dtype_promotion("standard"):
@@ -130,8 +130,8 @@ def initial_state(loop: Loop, key: Array | None, start: Int[Array, ""]) -> State
 def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> tuple[State, Float[Array, " CHUNK"]]:
     """Take steps.
 
-    The rows of a step are gathered during the step before it, so that nothing waits for them. The loop is compiled once
-    for each structure of model, objective and optimiser, whatever their values.
+    The rows of a minibatch are gathered during the previous step, so that no step has to wait for them. The loop is
+    compiled once for each structure of model, objective and optimiser, whatever their values.
 
     Args:
         loop: what does not change.
@@ -157,7 +157,10 @@ def advance(loop: Loop, pace: Pace, state: State, num_steps: Int[Array, ""]) -> 
 
 
 def _rows(loop: Loop, key: Array, step: Int[Array, ""], order: Array) -> tuple[Int[Array, " N"], Data | None]:
-    """The shuffled rows of the epoch of `step`, given those of the step before, and the rows of `step` (None: all)."""
+    """The order of rows in the epoch of `step`, and the minibatch of `step` (None: all data).
+
+    `order` is the order of rows in the epoch of the previous step.
+    """
     if loop.batch_size is None or loop.data is None:
         return order, None
     size, N = loop.batch_size, loop.num_data
@@ -188,14 +191,14 @@ def advance_on(
 ) -> tuple[State, Float[Array, " group"], Float[Array, " k"]]:
     """Take one step on each of a few minibatches whose rows are spread over the devices.
 
-    Value, gradient and signals are averaged over the devices by one all-reduce for each step. Adam and natural
-    gradients then use the same averages, on every device. Several steps share the memory that a program allocates.
+    One all-reduce for each step averages value, gradient and signals over the devices, so that Adam and natural
+    gradients use the same averages on every device. Taking several steps in one program saves memory allocations.
 
     Args:
         loop: what does not change. Its data are None.
         pace: the lengths of steps.
         state: the state before the steps.
-        num_steps: the number of steps, at most that of the minibatches and at least 1.
+        num_steps: the number of steps, at least 1 and at most the number of minibatches.
         rows: the minibatches, arrays [devices, minibatches, rows, ...].
         signals: numbers of each device.
 
@@ -226,7 +229,7 @@ def advance_on(
 def _step(
     loop: Loop, pace: Pace, state: State, rows: Data | None, mean: Callable | None = None
 ) -> tuple[State, Float[Array, ""]]:
-    """One step. `mean` averages value and gradient over the devices."""
+    """Take one step. `mean` averages value and gradient over the devices."""
     data = loop.data if rows is None else rows
     assert data is not None
     step_key = jax.random.fold_in(state.key, state.step)
@@ -285,6 +288,6 @@ def _update(
 
 
 def _finite(tree: Any) -> Array:
-    """Whether all entries of all arrays are finite. One sum over each array is enough to tell."""
+    """Whether all entries of all arrays are finite. The sum of an array is finite only if its entries are."""
     sums = [jnp.isfinite(jnp.sum(a)) for a in jax.tree.leaves(tree) if eqx.is_inexact_array(a)]
     return jnp.all(jnp.stack(sums))

@@ -21,10 +21,9 @@ from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 from inducing.training.initialise import kmeans
 
-INNER_ROOT = 1e-3  # q(w) of inner layers starts almost deterministic, so that they pass information on
-INNER_SCALE = (
-    0.1  # the standard deviation of an inner layer around its mean function, relative to the spread of its inputs
-)
+INNER_ROOT = 1e-3  # q(w) of inner layers starts almost deterministic, so that information passes through them
+# the standard deviation of an inner layer around its mean function, relative to the spread of its inputs
+INNER_SCALE = 0.1
 
 
 def deep_gp(
@@ -40,18 +39,19 @@ def deep_gp(
 ) -> Model:
     """Build a deep GP with the starting values that the theory recommends (section 4.4).
 
-    Inner layers share one kernel and one set of inducing points among their outputs. Their mean is the identity or, if
-    widths differ, the projection on principal components or zero-padding; their q(u) starts almost deterministic.
-    Inducing points are k-means centres of X, mapped upwards through the means. The last layer has a constant mean and
-    starts at its prior.
+    The outputs of an inner layer share one kernel and one set of inducing points. The mean of an inner layer is the
+    identity if its inputs and outputs have the same width. If it has fewer outputs, the mean is the projection on the
+    principal components; if it has more, the mean pads the inputs with zeros. Its q(u) starts almost deterministic. The
+    inducing points are k-means centres of X, mapped through the means of the layers below. The last layer has a
+    constant mean, and its q(u) starts at the prior.
 
     Args:
         X: the training inputs [N, D]; for a deep GP-LVM, which has no inputs, `np.zeros((N, 0))`.
         likelihood: the likelihood.
         num_layers: the number of GP layers.
-        width: the number of outputs of inner layers (default: as many as X has columns, at most 30).
-        num_outputs: the number of functions that the likelihood needs for all columns of y (default: for one column;
-            for a `PerOutput`, for all of its columns).
+        width: the number of outputs of inner layers (default: the number of columns of X, at most 30).
+        num_outputs: the number of latent functions, as many as the likelihood needs for all columns of y. By default
+            those for one column, or for all columns of a `PerOutput`.
         num_inducing: the number of inducing points of each layer.
         kernel: a function that makes a kernel from its number of inputs (default: a squared exponential with one
             lengthscale for each input, from the spread of the inputs).
@@ -168,7 +168,7 @@ def _inner_mean(x: np.ndarray, width: int, dtype: Any) -> tuple[AbstractMean, np
     if width > D:
         matrix = np.concatenate([np.eye(D), np.zeros((D, width - D))], axis=1)
     else:
-        matrix = np.linalg.svd(x - x.mean(axis=0), full_matrices=len(x) < D)[2][
-            :width
-        ].T  # all of [D, D] also for fewer rows than columns
+        # with fewer rows than columns, only the full matrices have all D directions
+        directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=len(x) < D)[2]
+        matrix = directions[:width].T
     return Linear(own_array(matrix, dtype), own_array(0.0, dtype)), matrix

@@ -42,14 +42,15 @@ SPREAD = 1.5  # standard deviation between starts of the logarithms of positive 
 
 
 class FitResult(NamedTuple):
-    """What `ig.fit` returns.
+    """The result of `ig.fit`.
 
     Attributes:
         model: the trained model.
         history: `history.step`, `history.bound` and `history.seconds`, with one entry for each step.
-        message: what happened, in one line.
+        message: a summary of the fit in one line.
         method: the method that was used.
-        bound: the score of the model: its objective, smoothed if that is noisy, or its score on held-out data.
+        bound: the objective of the trained model, smoothed if it is noisy; or its score on held-out data, if there are
+            any.
 
     Examples:
         >>> import inducing as ig
@@ -101,25 +102,27 @@ def fit(
 ) -> FitResult:
     """Train a model on data by maximising an objective.
 
-    The model that is passed is not changed. The best parameters found are returned, also after Ctrl-C: the first Ctrl-C
-    waits for the steps in progress. Which parameters are best is decided by the score on `held_out` data if given, else
-    by the bound, smoothed if it is noisy. A step that gives NaN or infinity is skipped and counted in the message.
+    The given model is not changed. `fit` returns the best parameters that it has found: those with the highest score on
+    the `held_out` data or, without such data, with the highest bound (smoothed if it is noisy). After Ctrl-C it
+    finishes the steps in progress and returns the best parameters so far. A step that gives NaN or infinity is skipped;
+    the message says how many were.
 
     In float32 the result is that of float64 up to rounding errors, with these limits: `Kuu` has a jitter of 1e-5, noise
     below a few thousandths of the signal cannot be learnt, and where `Kuu` is badly conditioned the bound is accurate
-    to about 0.3 nats per label. Columns that float32 cannot resolve are refused or warned of. Use float64 if in doubt.
+    to about 0.3 nats per label. If float32 cannot tell the values of a column apart, there is a warning or an error. If
+    in doubt, use float64.
 
-    With a `checkpoint`, the same call resumes a fit that was killed at any time, or interrupted, and gives the same
-    result as one that was not: parameters, bounds and message are equal bit for bit on the same machine, with the same
-    versions and number of threads, unless `seconds` end it. Only times differ. A fit that has ended returns its result.
-    SIGTERM writes a checkpoint before it ends the process. It is the same call if the model, the data and all arguments
-    but `progress`, `seconds` and `checkpoint_every` are the same. Arrays are compared by their values, and functions,
-    Optax optimisers included, by their names: do not change what they do. Callbacks are called again for steps after
-    the last checkpoint.
+    With a `checkpoint`, a fit that was killed or interrupted can be resumed by the same call. It then gives the same
+    result as without the interruption: parameters, bounds and message are equal bit for bit on the same machine, with
+    the same versions and number of threads, unless the fit is ended by its time limit `seconds`. Only the times differ.
+    If the fit has already ended, the call returns its result. SIGTERM writes a checkpoint before it ends the process.
+    Calls are the same if the model, the data and all arguments except `progress`, `seconds` and `checkpoint_every` are
+    the same. Arrays are compared by their values. Functions and Optax optimisers are compared by their names, so do not
+    change what they do. Callbacks are called again for steps after the last checkpoint.
 
-    If training ends where a constant function is about as good (by less than 0.05 nats for each label, with the trained
-    likelihood), labels may vary faster than the first lengthscales allow. For models of one layer, `fit` then restarts
-    with lengthscales as short as the features can resolve, and keeps the better result.
+    If the trained model is hardly better than a constant function (by less than 0.05 nats per label, with the trained
+    likelihood), the labels may vary faster than the initial lengthscales allow. For models of one layer, `fit` then
+    trains again from lengthscales as short as the features can resolve, and keeps the better result.
 
     Args:
         model: the model to train.
@@ -158,25 +161,27 @@ def fit(
             steps. Unless the noise is Gaussian, steps that would move w by more than 3 + |w|/10 are shortened.
         freeze: a function of the model that returns the parts to keep fixed, such as `lambda m: m.layers[0].features`,
             or a tuple of parts.
-        clamp: the number of first steps in which only variational parameters move (q, encoders and inducing features),
-            while generative ones (priors, p(h), decoders and likelihood) are clamped; afterwards all move together. See
-            section 4.1.
-        log_prior: a function of the model whose value is added to the objective: a log density of the natural values of
-            parameters with respect to Lebesgue measure on these values. The result is the maximum a posteriori of the
+        clamp: the number of initial steps in which only variational parameters move (q, encoders and inducing
+            features), while generative ones (priors, p(h), decoders and likelihood) are clamped. Afterwards all of them
+            move. See section 4.1.
+        log_prior: a function of the model whose value is added to the objective: the log density of parameters in their
+            natural values, with respect to Lebesgue measure. The result is the maximum a posteriori estimate of the
             natural values; no Jacobian of the unconstraining maps is added.
         initialise: whether to set scales from the data (`ig.initialise.scales`) in a model whose q(u) is still the
-            prior. Only parameters at their default value, or off by a factor of a thousand, change. Labels of size
-            1e-12 or 1e12 then need no preparation, but where f is the logarithm of a scale, give the prior a constant
-            mean.
-        starts: the number of starts. All but the first begin at randomly perturbed positive parameters; the best is
-            kept.
-        held_out: data like `data` that decide which parameters are best.
-        patience: the number of steps without improvement after which to stop. Parameters are judged every 10 to 100
-            steps, a hundredth of all steps (L-BFGS: after each), and patience is rounded up to that. By default, a
-            bound in nats, such as `ig.elbo`, and without an `optimiser`, stops when it has levelled off: if the last
-            quarter of the steps (at least 3 / `learning_rate`, from 30 on; L-BFGS: 40) raised it by less than 2e-4 nats
-            for each datum; if it is noisy, only if the last half (at least 1000) surely gained less than 2e-3. The
-            decrease of the learning rate then begins, and all ends with it.
+            prior. Only parameters that have their default value, or are off by a factor of a thousand, change. Labels
+            of size 1e-12 or 1e12 then need not be scaled. If f is the logarithm of a scale, give the prior a constant
+            mean for such labels.
+        starts: the number of starts. All but the first start have randomly perturbed positive parameters. The best
+            result is kept.
+        held_out: more data, like `data`. The score on them decides which parameters are best.
+        patience: the number of steps without improvement after which to stop. Parameters are judged about 100 times
+            in a run, every 10 to 100 steps (L-BFGS: after each iteration), and patience is rounded up to a multiple of
+            that. By default, training stops when the bound has levelled off, if it is in nats, like `ig.elbo`, and no
+            `optimiser` is given. A bound without noise has levelled off if the last quarter of the steps (at least
+            3 / `learning_rate` and at least 30; L-BFGS: at least 40) raised it by less than 2e-4 nats per datum. A
+            noisy bound has levelled off if the last half of the steps (at least 1000) raised it by less than 2e-3 nats
+            per datum, even with two standard errors added. Then the learning rate starts to decrease, and training ends
+            when this is done.
         callback: a function that receives `progress`, with `progress.step`, `.bound`, `.seconds`, `.bounds` (of all
             steps so far) and `.model`, whenever parameters are judged. If it returns True, or the reason as a text,
             training stops.
@@ -187,8 +192,8 @@ def fit(
         checkpoint_every: the number of steps (of L-BFGS: values of the objective) between two checkpoints, rounded up
             to when parameters are judged (default: about 30 seconds).
         seconds: the time limit, compilation included. It is checked between steps, or about twice a second if these
-            are short. Several starts share it equally. A fit that is resumed has the remaining seconds, and a call
-            with a higher limit continues it.
+            are short. Several starts share it equally. A resumed fit has the time that is left, and a call with a
+            higher limit continues a fit that ran out of time.
 
     Returns:
         A `FitResult` with the trained model, the history of the bound, and a message on what happened.
@@ -243,7 +248,7 @@ def fit(
 
 
 class _Job(NamedTuple):
-    """What to do: `model` has its starting scales, of which `rescaled` says whether they changed."""
+    """What to do. `model` has its starting scales, and `rescaled` says whether these differ from the given model's."""
 
     given: Arguments
     model: Model
@@ -253,7 +258,7 @@ class _Job(NamedTuple):
 
 
 class _Watcher(NamedTuple):
-    """What all starts share: `look` raises KeyboardInterrupt after Ctrl-C."""
+    """What all starts share. `look` raises KeyboardInterrupt after Ctrl-C."""
 
     look: Callable[[], None]
     clock: Clock
@@ -308,7 +313,7 @@ class _Starts:
 
 
 def _run(job: _Job, watcher: _Watcher) -> _Starts:
-    """Run all starts, and one more with shorter lengthscales if these explain the labels by noise alone."""
+    """Run all starts, and one more with shorter lengthscales if the best start explains the labels by noise alone."""
     starts = _Starts()
     for number in range(job.given.starts):
         if not starts.interrupted:
@@ -400,7 +405,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
 
 
 def _bound_at(job: _Job, model: Model, seed: Seed) -> float:
-    """The objective of a model of which nothing trains; of many rows, on one minibatch."""
+    """The objective of a model without trained parameters. If training would use minibatches, it is that of one."""
     given, plan, data = job.given, job.plan, job.given.data
     if plan.batch_size is not None and given.stream is None:
         data = data.rows(shuffled(start_key(*seed), len(data))[: plan.batch_size])
@@ -412,7 +417,7 @@ def _value(model: Model, objective: Target, data: Data, seed: Seed, num_data: in
 
 
 def _optimal_q(plan: Plan, data: Data, passes: Pass | None, problem: Problem, free: list[Array]) -> tuple[Any, Any]:
-    """What sets q(u) to its optimum, if that happens at the end: a function, and the data or sums over them."""
+    """A function that sets q(u) to its optimum, and the data or sums over them; two Nones if the plan has none."""
     if plan.optimal_q is None:
         return None, None
     if passes is None:

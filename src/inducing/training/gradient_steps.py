@@ -19,18 +19,20 @@ from inducing.training.problem import free_positions
 from inducing.training.run import Run
 
 RATE = 0.01  # the default learning rate of Adam
-LEVEL, FEWEST = 300, 30  # a bound without noise may level off in so many steps with that rate; the fewest with any
-SECONDS = 0.4  # how long the compiled loop runs before Ctrl-C is noticed
+# The fewest steps in which a bound without noise may level off: LEVEL at the default learning rate, inversely
+# proportional to the rate, and at least FEWEST.
+LEVEL, FEWEST = 300, 30
+SECONDS = 0.4  # how long the compiled loop runs before we look for Ctrl-C
 STREAK = 100  # a run ends after this number of failed steps in a row
-FADE = 1 / 3  # the last part of the steps, in which the steps of Adam become shorter if the objective is noisy
-LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters; a run has about 100 judgements
+FADE = 1 / 3  # the share of the steps, at the end, in which those of Adam become shorter if the objective is noisy
+LOOK = (10, 100)  # the fewest and most steps between two judgements of the parameters, of which a run has about 100
 
 
 def run_gradient_steps(run: Run) -> Outcome:
     """Train by gradient steps.
 
-    The steps at which the parameters are judged depend on the number of steps alone, not on the clock: the same key
-    gives the same result.
+    When the parameters are judged depends on the number of steps alone, not on the clock, so that the same key gives
+    the same result.
     """
     stepper, noisy = _Stepper(run), run.plan.noisy
     rows = run.given.num_data
@@ -59,7 +61,7 @@ def run_gradient_steps(run: Run) -> Outcome:
 
 
 def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
-    """Take steps until all are done or something asks to stop; the reason for the end."""
+    """Take steps until all are done or there is a reason to stop, and return that reason."""
     noisy, checkpoint = run.plan.noisy, run.checkpoint
     look = min(max(LOOK[0], run.plan.steps // 100), LOOK[1])
     n = 1
@@ -93,12 +95,12 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
 
 
 def _steps_of_a_call(seconds: float) -> int:
-    """How many steps of so many seconds to take before Ctrl-C is looked for; 0 seconds stand for an unknown time."""
+    """The number of steps to take before looking for Ctrl-C, if one takes `seconds`; 0 if that is not known."""
     return int(SECONDS / seconds) if seconds > 0.0 else 1
 
 
 def _judge_last(stepper: "_Stepper", monitor: Monitor, noisy: bool, look: int) -> None:
-    """Judge the last parameters, unless the loop has done so."""
+    """Judge the final parameters, unless that was done in the loop."""
     if not noisy or monitor.step == 0:
         _, values = stepper.after(1)
         monitor.judge(stepper.state.free, float(values[0]))
@@ -124,11 +126,11 @@ class _Stepper:
         self.batches = Drawn() if given.stream is None else Streamed(run)
 
     def fade_until(self, end: int) -> None:
-        """Let steps become shorter, if they do, in the last third of this number of steps."""
+        """Set the number of steps in whose last third the steps become shorter, if they do."""
         self._pace = _pace(self._run, end)
 
     def after(self, n: int) -> tuple[State, np.ndarray]:
-        """The state after n steps, and the objective before each of them; of fewer steps if others asked to stop."""
+        """The state after n steps, or fewer if another process asks to stop, and the objective before each of them."""
         return self.batches.advance(self._loop, self._pace, self.state, n)
 
 
@@ -139,7 +141,7 @@ def _rate(run: Run) -> float:
 
 @cache
 def _adam(learning_rate: float) -> optax.GradientTransformation:
-    """Adam on all arrays as one vector: the same steps, but less to compile."""
+    """Adam on all arrays as one vector. The steps are the same, and there is less to compile."""
     adam = optax.adam(learning_rate)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:

@@ -19,13 +19,13 @@ from inducing.model import Model, enter
 from inducing.parameters import as_key, dtype_of
 from inducing.training.fit import fit
 
-DONORS, DRAWS = 256, 8  # training data that may lend their q(h) as a start, and draws of h in an expectation
+DONORS, DRAWS = 256, 8  # training data whose q(h) may be a starting value, and samples of h in an expectation
 
 
 def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0.05, key: Array | None = None) -> Model:
     """The model with q(h) of new data in place of those of the training data; the same as `Model.infer`.
 
-    The q(h) of each new datum starts as that of the training datum under which its labels are likeliest. Adam then
+    The q(h) of each new datum starts at that of the training datum under which its labels are most likely. Adam then
     maximises the bound with everything else frozen.
 
     Args:
@@ -36,7 +36,7 @@ def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0
         key: a random key, by default `jax.random.key(0)`.
 
     Returns:
-        A model for these data, for its `reconstruct`.
+        A model on which to call `reconstruct` for these data.
 
     Raises:
         TypeError: if `model` is not a model.

@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator
 
 @contextlib.contextmanager
 def deferred_interrupt() -> Generator[Callable[[], None]]:
-    """Defer Ctrl-C inside the block to the next call of the function that is yielded; a second Ctrl-C acts at once.
+    """Inside the block, Ctrl-C takes effect at the next call of the yielded function. A second Ctrl-C acts at once.
 
-    An exception that a signal handler raises may be lost: JAX runs Python code during garbage collection, and Python
-    prints and ignores exceptions raised there. If SIGINT has another handler than Python's own, that one is kept.
+    An exception raised in a signal handler may be lost: JAX runs Python code during garbage collection, and Python
+    prints and ignores exceptions raised there. If SIGINT has a handler other than Python's own, we leave it in place.
     Threads other than the main one receive no signals.
 
     Yields:
@@ -51,13 +51,13 @@ def deferred_interrupt() -> Generator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def deferred_termination(save: Callable[[], None]) -> Generator[Callable[[], None]]:
-    """Defer SIGTERM inside the block to the next call of the function that is yielded, or to the end of the block.
+    """Inside the block, SIGTERM takes effect at the next call of the yielded function, or at the end of the block.
 
-    SIGTERM then does what it would have done: by default it ends the process. A second one acts at once. Threads other
-    than the main one receive no signals.
+    It then has its usual effect, which by default is to end the process. A second one acts at once. Threads other than
+    the main one receive no signals.
 
     Args:
-        save: called before.
+        save: a function that is called before the process ends.
 
     Yields:
         A function that saves and ends the process if SIGTERM was received.
@@ -91,7 +91,7 @@ def deferred_termination(save: Callable[[], None]) -> Generator[Callable[[], Non
             signal.raise_signal(signal.SIGTERM)
 
     ours = threading.current_thread() is threading.main_thread()
-    if not ours or before in (None, signal.SIG_IGN):  # None: set by a program in C, and cannot be set again
+    if not ours or before in (None, signal.SIG_IGN):  # None: a handler set by C code, which Python cannot restore
         yield look
         return
     signal.signal(signal.SIGTERM, note)

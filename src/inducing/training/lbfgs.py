@@ -22,11 +22,11 @@ from inducing.training.monitor import AT_START, STOPPED, TIME, Monitor, Outcome
 from inducing.training.problem import Problem, flat
 from inducing.training.run import Run
 
-MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # from MANY rows on, the first steps (at most FIRST) see SAMPLE of them
-RESTARTS = 3
-SPELL = 10  # the number of values for which the careful objective is used when it is first needed
-SETTLE = 40  # the fewest iterations after which the bound counts as level
-REACH = 3.0  # how far one step may move a free number: a factor of e³ for a scale, three spreads for a location
+MANY, SAMPLE, FIRST = 80_000, 20_000, 300  # from MANY rows on, the first steps (at most FIRST) use SAMPLE rows
+RESTARTS = 3  # how often SciPy's optimiser is called, at most
+SPELL = 10  # the number of evaluations for which the careful objective is used when it is first needed
+SETTLE = 40  # the fewest iterations after which the bound may count as level
+REACH = 3.0  # the farthest that one step may move a free number: a factor of e³ for a scale, 3 units for a location
 
 
 class Ascent(eqx.Module):
@@ -73,7 +73,7 @@ def run_lbfgs(run: Run) -> Outcome:
             sampled = monitor.step if ascents is everything else None
             try:
                 reason, failed = maximise(ascents, free, until, monitor, key, checkpoint)
-            except FloatingPointError:  # NaN on the sample, or on all data where the sample led
+            except FloatingPointError:  # NaN on the sample, or on all data at the optimum of the sample
                 if sampled is not None and free is start:
                     raise
                 sampled = monitor.step
@@ -94,7 +94,7 @@ def run_lbfgs(run: Run) -> Outcome:
 
 
 def _monitor(run: Run) -> Monitor:
-    """The monitor of the run, which first sees the steps on record if the fit is resumed."""
+    """The monitor of the run. If the fit is resumed, it first sees the recorded steps."""
     watch = run.watch if run.checkpoint is None else run.checkpoint.watched(run.watch)
     monitor = Monitor(run.plan.steps, run.plan.method, 1.0, watch, SETTLE)
     if run.checkpoint is not None and run.checkpoint.replays:
@@ -103,7 +103,7 @@ def _monitor(run: Run) -> Monitor:
 
 
 def _stages(run: Run) -> list[tuple[Ascents, int]]:
-    """What to maximise, and until which step: the objective on all data, after one on a sample if these are many."""
+    """What to maximise, and until which step: the objective on all data, preceded by one on a sample if N is large."""
     data, steps, target = run.given.data, run.plan.steps, run.plan.objective
     N, streamed = run.given.num_data, run.given.stream is not None
     if run.plan.method != "collapsed":
@@ -124,7 +124,7 @@ def _stages(run: Run) -> list[tuple[Ascents, int]]:
 
 
 def _start(problem: Problem) -> list[Array]:
-    """The arrays that move, at their start. Computed by NumPy, so that nothing is compiled for them."""
+    """The initial values of the free arrays. NumPy computes them, so that nothing is compiled."""
     arrays = jax.tree.map(np.asarray, eqx.filter(problem, eqx.is_array))
     return [own_array(start, f.dtype) for start, f in zip(arrays.free, problem.partition.free, strict=True)]
 
@@ -140,15 +140,15 @@ def maximise(
     """Maximise until the bound converges or `steps` iterations are done.
 
     Args:
-        ascents: what to maximise, computed fast, and if need be more accurately.
+        ascents: what to maximise: one way to compute it, or a fast one and a more accurate one.
         start: the free arrays to start from.
         steps: the iteration of `monitor` at which to end.
         monitor: holds the best parameters afterwards.
         key: the random key, if the objective takes one.
-        checkpoint: records values and gradients, and repeats those on record.
+        checkpoint: records values and gradients, and returns those that have been recorded.
 
     Returns:
-        Why it ended, and the number of values in line searches that were NaN or infinite.
+        The reason for the end, and the number of values in line searches that were NaN or infinite.
 
     Raises:
         FloatingPointError: if the objective or its gradient is not finite at the start.
@@ -185,9 +185,9 @@ def _numbers(
 
 
 def _with_fallback(quick: Callable, careful: Callable) -> Callable:
-    """`quick`, replaced by `careful` for a while after it has given NaN.
+    """A function that calls `quick`, but `careful` for a while after `quick` has returned NaN.
 
-    The number of values for which `careful` is used doubles each time.
+    The number of calls of `careful` doubles each time.
     """
     left, spell = 0, SPELL
 
@@ -198,7 +198,7 @@ def _with_fallback(quick: Callable, careful: Callable) -> Callable:
         numbers = careful(free)
         if left > 0:
             left -= 1
-        elif np.isfinite(numbers[0]):  # otherwise the parameters are the reason, not the way of computing
+        elif np.isfinite(numbers[0]):  # otherwise the parameters are the reason, not rounding
             left, spell = spell, 2 * spell
         return numbers
 
@@ -210,17 +210,18 @@ class _Stop(Exception):
 
 
 class _Search:
-    """The negative objective as SciPy's L-BFGS minimises it, and the best point so far.
+    """The negative objective that SciPy's L-BFGS minimises, and the best point so far.
 
-    If a line search meets a value that is NaN or infinite, or reaches so far that rounding errors could make a value
-    look good (a noise variance of 1e-80), it receives a high value with a slope that leads back, and shortens its step.
+    If the value at a point is NaN or infinite, or the point is so far away that rounding errors could make its value
+    look good (such as a noise variance of 1e-80), the line search receives a high value with a slope that leads back.
+    It then shortens its step.
     """
 
     def __init__(self, evaluate: Callable, start: list[Array], monitor: Monitor):
         self._evaluate, self._start, self._monitor = evaluate, start, monitor
         self._ends = np.cumsum([f.size for f in start])[:-1]
         self.best_x, self.best_f = flat(start), np.inf
-        self.began = -np.inf  # the value at which the present line search begins
+        self.began = -np.inf  # the value at which the current line search begins
         self.failures = 0
 
     def unflatten(self, x: np.ndarray) -> list[Array]:
@@ -252,7 +253,7 @@ class _Search:
 
 
 def _converge(search: _Search, steps: int, monitor: Monitor) -> str:
-    """Run SciPy's L-BFGS, and restart it if it gives up early; the reason for the end."""
+    """Run SciPy's L-BFGS, restart it if it gives up early, and return the reason for the end."""
     from scipy.optimize import minimize  # imported by `maximise` in another thread
 
     for restarts in range(RESTARTS):
@@ -269,6 +270,6 @@ def _converge(search: _Search, steps: int, monitor: Monitor) -> str:
         little = 1e-9 * (1.0 + abs(search.best_f))
         if restarts and monitor.num_data is not None:
             little = max(little, GAIN * monitor.num_data)
-        if before - search.best_f <= little:  # rounding errors hide the slope from line searches
+        if before - search.best_f <= little:  # line searches fail because of rounding errors
             return "converged as far as rounding allows"
     return "the line search gave up" if monitor.step < steps else "all steps done"

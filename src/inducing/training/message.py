@@ -1,4 +1,4 @@
-"""What a fit says about itself in `result.message`."""
+"""The summary of a fit, `result.message`."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from inducing.training.monitor import Outcome
 from inducing.training.plan import LBFGS, Plan
 from inducing.training.problem import free_positions
 
-MOSTLY = 0.9  # a larger share of noise is reported
+MOSTLY = 0.9  # the message mentions a larger share of noise
 
 
 class Facts(NamedTuple):
@@ -24,12 +24,13 @@ class Facts(NamedTuple):
         reached: the bound that each start reached.
         interrupted: whether a start was interrupted.
         rescaled: whether starting scales were set from the data.
-        restarted: whether the last start had shorter lengthscales because labels looked like noise.
+        restarted: whether there was one more start with shorter lengthscales, because labels looked like noise.
         jitter: the largest relative jitter.
         noise: the share of the noise in the variance of the labels; 0 if unknown.
         unbounded: whether the bound has no maximum.
         missing: the number of missing labels.
-        streamed: the number of rows of a stream; None for data in memory. `missing` and `noise` are then of a sample.
+        streamed: the number of rows of a stream, of which `missing` and `noise` describe a sample; None for data in
+            memory.
     """
 
     plan: Plan
@@ -103,8 +104,8 @@ def _failures(plan: Plan, best: Outcome) -> str:
 def is_unbounded(plan: Plan, model: Model, parts: Partition, data: Data) -> bool:
     """Whether the density of the labels has no maximum.
 
-    This is the case if all labels are equal, or all labels of an output with separate noise, and the noise is trained.
-    For a single label, a mean must be trained too.
+    This is the case if the noise is trained and all its labels are equal: those of one output if each output has its
+    own noise, else those of all outputs. If there is only one label, a mean must be trained too.
 
     Args:
         plan: how the model was trained.

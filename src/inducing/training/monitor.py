@@ -13,7 +13,7 @@ from inducing.training.problem import Problem
 
 STOPPED = "the callback asked to stop"
 TIME = "the time is up"
-LATE = 5.0  # seconds after which a bar is shown, if it is shown only for fits that take long
+LATE = 5.0  # seconds after which the progress bar appears with progress="auto"
 LOOK = 10  # the fewest steps between two checks whether the bound has levelled off
 LEVELLED = "levelled off"
 AT_START = (
@@ -21,7 +21,7 @@ AT_START = (
     "prior's mean than from each other need a trained one, ig.means.Constant(); those with little noise, float64: "
     'jax.config.update("jax_enable_x64", True).'
 )
-ENDED = ("converged", "the line search", LEVELLED)  # how reasons begin if going on would gain little
+ENDED = ("converged", "the line search", LEVELLED)  # reasons that begin like this mean that more steps gain little
 
 
 class History(NamedTuple):
@@ -39,7 +39,7 @@ class History(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How one start ended.
+    """The outcome of one start.
 
     Attributes:
         problem: the problem of the run.
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
         bound: the score of `free`.
         reason: why the run ended.
         failures: the number of steps, or values in line searches, that were NaN or infinite.
-        sampled: the number of steps that saw only a sample of the rows.
+        sampled: the number of steps that used only a sample of the rows.
         sample: the number of rows in that sample.
     """
 
@@ -63,17 +63,17 @@ class Outcome(NamedTuple):
 
 
 class Clock:
-    """The time since a fit began, over all calls that resumed it."""
+    """The time that a fit has taken, in all calls that resumed it together."""
 
     def __init__(self):
         self.go_on(0.0)
 
     def go_on(self, seconds: float) -> None:
-        """Continue from this time."""
+        """Continue to count from this time."""
         self._zero, self._held = time.perf_counter() - seconds, None
 
     def hold(self, seconds: float) -> None:
-        """Show this time until `go_on`, while steps on record are repeated."""
+        """Stop the clock at this time until `go_on` is called, while recorded steps are repeated."""
         self._held = seconds
 
     def now(self) -> float:
@@ -82,7 +82,7 @@ class Clock:
 
 
 class Progress:
-    """What a callback receives.
+    """The argument of callbacks.
 
     Attributes:
         step: the number of steps so far.
@@ -110,19 +110,18 @@ class Progress:
 
 
 class Watch(NamedTuple):
-    """What is called between the steps of a run.
+    """Functions and limits that a run uses between its steps.
 
     Attributes:
         progress: whether to show a progress bar, or its label.
         callback: the user's callback.
         patience: the number of steps without improvement after which to stop.
-        agreement: says whether to stop because of Ctrl-C, or because the time is up.
+        agreement: decides whether to stop because of Ctrl-C, or because the time is up.
         build: makes a model from free arrays.
         held_out: the score of free arrays on held-out data.
         clock: measures the time of the fit.
         deadline: the time at which the run ends.
-        num_data: the number of data, if the objective is in nats and no patience was given: the run ends when the
-            objective has levelled off; see `levelling`. Else None.
+        num_data: the number of data if the run ends when the objective has levelled off, else None; see `levelling`.
     """
 
     progress: bool | str
@@ -139,8 +138,8 @@ class Watch(NamedTuple):
 class Monitor:
     """Collects the history, keeps the best parameters, and decides when to stop.
 
-    The score that decides is `watch.held_out` of the parameters, if given. Otherwise it is the bound itself if it is
-    deterministic, or its moving average if it comes from minibatches or samples.
+    Parameters are compared by their score on held-out data, if there are any. Otherwise they are compared by the bound
+    if it is deterministic, or by its moving average if it comes from minibatches or samples.
 
     Args:
         total: the number of steps of the run.
@@ -172,7 +171,7 @@ class Monitor:
         self.bounds.append(values)
         self.times.append(np.linspace(before, now, len(values) + 1)[1:])
         self.step += len(values)
-        for value in values[np.isfinite(values)]:  # one by one: the result must not depend on how many come at a time
+        for value in values[np.isfinite(values)]:  # one by one, so that it does not matter how many are added at a time
             self.seen += 1
             rate = 1.0 / min(self.window, self.seen)
             self.smoothed = value if rate == 1.0 else self.smoothed + rate * (value - self.smoothed)
@@ -211,21 +210,24 @@ class Monitor:
     def _has_levelled(self) -> bool:
         noisy = self.window > 1.0
         if self.num_data is None or self.step < self.looked + LOOK or (noisy and 3 * self.step // 2 >= self.total):
-            return False  # a noisy run, which has no more than its last third left, ends soon by itself
+            return False  # a noisy run that has at most its last third left would gain nothing by stopping early
         self.looked = self.step
         return has_levelled(np.concatenate(self.bounds)[self.since :], self.num_data, self.fewest, noisy)
 
     def change(self) -> None:
-        """Announce a new objective: the parameters judged next replace the best, unless held-out data decide."""
+        """Tell the monitor that the objective has changed.
+
+        The parameters judged next then replace the best ones, unless held-out data decide.
+        """
         self.outdated, self.best_step, self.since = self.held_out is None, self.step, self.step
 
     def numbers(self) -> np.ndarray:
-        """All that changes during a run, but for the history and the best parameters."""
+        """The state of the monitor, except for the history and the best parameters."""
         of_best = (self.best_score, self.best_step, self.outdated)
         return np.array([self.total, self.started, self.step, self.looked, self.seen, self.smoothed, *of_best], float)
 
     def restore(self, numbers: np.ndarray, bounds: np.ndarray, times: np.ndarray, best: Any) -> None:
-        """Continue where another run stopped."""
+        """Continue from the state of another monitor, its `numbers`, history and best parameters."""
         *counts, self.smoothed, self.best_score, best_step, outdated = map(float, numbers)
         total, self.started, step, looked, seen = counts
         self.total, self.step, self.looked, self.seen = int(total), int(step), int(looked), int(seen)
@@ -236,19 +238,19 @@ class Monitor:
             self.bar.initial = self.bar.n = self.step
 
     def resumed(self, where: str) -> None:
-        """Let the progress bar say that the run was resumed."""
+        """Show in the progress bar that the run was resumed."""
         if self.bar is not None:
             self.bar.set_description_str(f"{self.bar.desc.rstrip(': ')} (resumed {where})", refresh=False)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no step was taken and no parameters were judged, so that there is nothing to return."""
+        """Whether no step has been taken and no parameters have been judged, so that there is no result."""
         return self.step == 0 and self.best is None
 
     def close(self, reason: str) -> History:
-        """End the progress bar, which shows why the run ended, and return the history.
+        """Close the progress bar, which shows why the run ended, and return the history.
 
-        If no parameters were judged, their score is the moving average.
+        If no parameters were judged, the moving average becomes the best score.
         """
         if self.best is None:
             self.best_score = self.smoothed

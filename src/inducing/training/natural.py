@@ -16,7 +16,7 @@ from inducing.layers import qu
 from inducing.layers.base import AbstractLayer
 from inducing.parameters import as_numbers
 
-HALVINGS = 40
+HALVINGS = 40  # the largest number of times that γ is halved
 
 
 def natural_step(
@@ -40,7 +40,7 @@ def natural_step(
         mean_grad: m̄, the gradient of the objective.
         root_grad: R̄, the gradient of the objective.
         gamma: γ.
-        reach: how far the mean may move.
+        reach: how far the mean may move, beyond a tenth of its norm.
 
     Returns:
         The new mean and root.
@@ -92,7 +92,7 @@ def _within(reach: Array, m: Array, move: Array) -> Array:
 
 
 def _halve(attempt: Callable, good: Callable, gamma: Array) -> Any:
-    """The attempt with the first of γ, γ/2, γ/4, … that is good; NaN is never good."""
+    """The first good attempt with γ, γ/2, γ/4, …. An attempt that gives NaN is not good."""
     halves = 2.0 * gamma, jax.tree.map(lambda a: jnp.full(a.shape, jnp.nan, a.dtype), jax.eval_shape(attempt, gamma)), 0
     return jax.lax.while_loop(
         lambda s: ~good(*s[1]) & (s[2] <= HALVINGS), lambda s: (0.5 * s[0], attempt(0.5 * s[0]), s[2] + 1), halves
@@ -113,10 +113,10 @@ def natural_gradient_step(
 
         S_new⁻¹ = S⁻¹ − 2γ ∂/∂S,      m_new = m + γ S_new ∂/∂m
 
-    With a Gaussian likelihood, all data and γ = 1, one step reaches the optimum: it equals `ig.collapse`. A q(u) that
-    cannot represent the correlations of the optimum (a diagonal one, or one for each latent if outputs mix latents)
-    overshoots instead, and may diverge: use a smaller γ, such as 0.1. γ is halved until the new covariance is positive
-    definite.
+    With a Gaussian likelihood, all data and γ = 1, one step reaches the optimum, like `ig.collapse`. This requires a
+    q(u) that can represent the correlations of the optimum. A diagonal q(u), or a separate one for each latent if
+    outputs mix latents, overshoots instead and may diverge; use a smaller γ for it, such as 0.1. γ is halved until the
+    new covariance is positive definite.
 
     Args:
         model: a model.
@@ -124,7 +124,7 @@ def natural_gradient_step(
         gamma: γ, the length of the step.
         objective: a function of (model, data) to maximise, such as `ig.elbo`.
         layer: the number of the layer, or a function of the model that returns it, such as
-            `lambda m: m.layers[0].layers[1]` for a layer inside a Skip. Any layer with one Gaussian q(u) serves.
+            `lambda m: m.layers[0].layers[1]` for a layer inside a Skip. It can be any layer with one Gaussian q(u).
         key: a JAX random key for the objective, if it needs one.
         num_data: the number of all data, if `data` are a minibatch.
 

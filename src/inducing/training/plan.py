@@ -1,4 +1,4 @@
-"""How to train: the method that the user asked for, or the one that suits the model and the data."""
+"""The choice of the training method and its settings."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ from inducing.training.problem import free_positions
 LBFGS = ("collapsed", "lbfgs")
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
 BATCH = 1024  # rows in a default minibatch; up to twice as many data are used whole
-AFFORDABLE = 4e9  # N·J·M²·L (L² if coupled) up to which the collapsed bound and its gradient take about half a second
+AFFORDABLE = 4e9  # the cost N·J·M²·L (L² if coupled) at which the collapsed bound and its gradient take half a second
 REACH = 3.0  # see Plan.reach
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
 
 Positions = tuple[tuple[int, Any], ...]
-"""For each q(u), the positions of its mean and root (a tuple for a Kronecker root) among the free arrays."""
+"""The positions of the mean and root of each q(u) among the free arrays. Those of a Kronecker root are a tuple."""
 
 
 class Plan(NamedTuple):
@@ -40,10 +40,10 @@ class Plan(NamedTuple):
             steps.
         batch_size: the number of rows in a minibatch; None for all data.
         gamma: the length of natural-gradient steps.
-        reach: the distance in standard deviations of the prior, beyond a tenth of the distance moved so far, that q(u)
-            may move in one natural-gradient step. The curvature at q(u) may say nothing about the place that a step
-            leads to: for counts of 1e4, one step from f = 0 leads to f = 1000, where e^f overflows.
-        optimal_q: sets q(u) to its optimum at the end, for an objective that does not depend on q(u); else None.
+        reach: how far the mean of q(w) may move in one natural-gradient step, beyond a tenth of its norm. The curvature
+            at q(u) may be very different from that at the end of a long step. For counts of 1e4, for example, one step
+            from f = 0 leads to f = 1000, where e^f overflows.
+        optimal_q: sets q(u) to its optimum at the end, if the objective does not depend on q(u); else None.
         noisy: whether the objective comes from minibatches or samples.
         levels_off: whether training stops when the objective has levelled off.
     """
@@ -120,7 +120,7 @@ def make_plan(given: Arguments, model: Model, parts: Partition) -> Plan:
 
 
 def _by_steps(plan: Plan, given: Arguments, case: _Case) -> Plan:
-    """The plan with the settings that only gradient steps have: minibatches and the lengths of steps."""
+    """The plan with the settings that only gradient steps have: the size of minibatches and the lengths of steps."""
     model, optimum, batch_size = case.model, case.optimum, _batch_size(given, case.target)
     ordinary = optimum is not None and optimum.collapsed and not case.ignores_q
     lands = ordinary and batch_size is None and _can_be_optimal(conjugate_layer(model))
@@ -140,7 +140,7 @@ def _step_options(given: Arguments, target: Target) -> tuple[str, ...]:
     minibatches = _has_minibatches(given)
     if minibatches and not target.takes_num_data:
         raise ValueError(
-            "this objective needs all data at once: it takes no num_data to scale a minibatch up, or cannot; leave "
+            "this objective needs all data at once: it takes no num_data, or cannot scale a minibatch up; leave "
             "batch_size out, or use one such as ig.elbo."
         )
     if given.optimiser is not None and given.learning_rate is not None:
@@ -160,7 +160,7 @@ def _has_minibatches(given: Arguments) -> bool:
 
 
 def _trained_q(model: Model, parts: Partition) -> Positions:
-    """The positions of each q(u) whose mean and root train; of tied ones, once."""
+    """The positions of each q(u) whose mean and root are trained. Tied ones occur once."""
     where = free_positions(model, parts)
     gaussians = [q for layer in model.layers for q in layer.gaussians()]
     pairs = [(where.get(id(mean)), jax.tree.map(lambda r: where.get(id(r)), root)) for mean, root in gaussians]
@@ -168,7 +168,7 @@ def _trained_q(model: Model, parts: Partition) -> Positions:
 
 
 def _choose(given: Arguments, case: _Case, stepwise: bool) -> tuple[str, str]:
-    """The method for "auto", and why. `stepwise` says that the user gave options of gradient steps."""
+    """The method for "auto", and why. `stepwise` says whether the user gave options that only gradient steps have."""
     if not stepwise:
         collapsed = case.optimum is not None and case.optimum.collapsed
         if collapsed and case.ignores_q:
@@ -185,7 +185,7 @@ def _choose(given: Arguments, case: _Case, stepwise: bool) -> tuple[str, str]:
 
 
 def _is_affordable(model: Model, num_data: int) -> bool:
-    """Whether the collapsed bound replaces the model's q(u), which is neither diagonal nor Kronecker, at low cost."""
+    """Whether the collapsed bound is cheap, and its q(u) of the same form as the model's: not diagonal or Kronecker."""
     layer = conjugate_layer(model)
     if layer is None or qu.is_diagonal(layer.root) or qu.is_kronecker(layer.root):
         return False
@@ -209,11 +209,11 @@ def _check_method(method: str, given: Arguments, options: tuple[str, ...], noisy
 
 
 def _check_stream(method: str, case: _Case) -> None:
-    """Refuse what needs all data in memory."""
+    """Raise a ValueError if the method or the objective needs all data in memory."""
     by_minibatches = method not in LBFGS and case.target.takes_num_data
     if not by_minibatches and method != "collapsed" and case.objective.needs_data:
         raise ValueError(
-            "this objective or method needs all data in memory, and a stream does not give them; use one that takes "
+            "this objective or method needs all data in memory, which a stream does not provide; use one that takes "
             "minibatches, such as ig.elbo with 'natgrad' or 'adam', or method='collapsed'."
         )
     if num_devices() > 1 and jax.tree.leaves([layer.per_datum() for layer in case.model.layers]):
@@ -277,8 +277,8 @@ def _batch_size(given: Arguments, target: Target) -> int | None:
 def _can_be_optimal(layer: SparseGP | None) -> bool:
     """Whether q(u) has the form of its optimum, which a natural-gradient step of length 1 then reaches.
 
-    A q(u) without some of the correlations would overshoot: each part moves to its optimum given the present value of
-    the others, and all move at once.
+    A q(u) that lacks some of the correlations would overshoot: each of its parts would move to its optimum for the
+    current values of the others, and all would move at once.
     """
     if layer is None:
         return False

@@ -19,7 +19,7 @@ class Problem(eqx.Module):
 
     Positive parameters are trained through their logarithm and need no unit. Locations such as inducing inputs have
     one, so that a step has the same effect whatever the units of the data. The origin of a location is its starting
-    value: what does not move, such as a column of categories, keeps its value exactly.
+    value, so that a location that does not move, such as one in a column of categories, keeps its value exactly.
 
     Attributes:
         partition: the model split into free arrays and all the rest.
@@ -31,12 +31,12 @@ class Problem(eqx.Module):
 
     @property
     def free(self) -> list[Any]:
-        """The arrays that move, at their start, in their units."""
+        """The initial values of the free arrays, in their units."""
         pairs = zip(self.partition.free, self.units, strict=True)
         return [f if unit is None else (f - unit[0]) / unit[1] for f, unit in pairs]
 
     def model(self, free: list[Array]) -> Any:
-        """The model, with natural values, of free arrays."""
+        """The model with the natural values of these free arrays."""
         pairs = zip(free, self.units, strict=True)
         return self.partition.model([f if unit is None else unit[0] + f * unit[1] for f, unit in pairs])
 
@@ -63,7 +63,10 @@ def make_problem(model: Model, partition: Partition, data: Data) -> Problem:
 
 
 def _origin_and_unit(start: np.ndarray, unit: Any, constraint: Constraint) -> tuple[Array, Array] | None:
-    """Of free numbers that are locations; of ordered ones, all but the first are logarithms of differences."""
+    """The origin and unit of a free array of locations; None for other arrays.
+
+    Of an ordered array, only the first entry is a location. The others are logarithms of differences.
+    """
     if constraint is ORDERED:
         first = np.arange(start.size) == 0
         start, unit = np.where(first, start, 0.0), np.where(first, unit, 1.0)
@@ -79,7 +82,7 @@ def free_positions(model: Model, partition: Partition) -> dict[int, int]:
 
 
 def flat(arrays: Iterable[Any]) -> np.ndarray:
-    """The entries of arrays as one vector of float64, as SciPy takes them.
+    """The entries of all arrays as one float64 vector, for SciPy.
 
     Examples:
         >>> flat([np.ones((1, 2)), 3]).tolist()
@@ -89,7 +92,7 @@ def flat(arrays: Iterable[Any]) -> np.ndarray:
 
 
 def restore_ties(model: Any, partition: Partition) -> Any:
-    """The model with one array wherever `partition` has one: compiled code returns a copy for each place."""
+    """The model with one array in all places that `partition` ties. Compiled code returns a copy for each place."""
     leaves, treedef = jax.tree.flatten(model)
     places = [(trained, i if trained else id(partition.rest[i])) for trained, i in partition.slots]
     one: dict[tuple[bool, int], Any] = {}

@@ -23,10 +23,10 @@ class Run(NamedTuple):
         given: the arguments of `fit`.
         plan: the method and its settings.
         model: the model at which the run starts.
-        problem: the model split into arrays that move and all the rest.
-        seed: from which `start_key` makes the random key.
+        problem: the model split into free arrays and all the rest.
+        seed: the arguments of `start_key`, which makes the random key.
         watch: functions and limits that are used between steps.
-        checkpoint: where the run keeps what it has done, if the user asked for it.
+        checkpoint: the record of the fit, if the user asked for one.
         passes: passes over the stream, for the collapsed bound of a stream.
     """
 

@@ -12,8 +12,8 @@ from inducing._xla import compiled, local, num_devices, on_each_device, process,
 from inducing.training.arguments import Arguments
 from inducing.training.checkpoint import marks
 
-OWN = ("model", "data", "stream", "callback")  # compared by other hashes; callbacks may differ
-DIGITS = np.uint32(0xFFFFF000)  # the leading bits of a float32: processors may round differently
+OWN = ("model", "data", "stream", "callback")  # have their own hashes, except for callbacks, which may differ
+DIGITS = np.uint32(0xFFFFF000)  # the leading bits of a float32, because processors may round differently
 CURES = {
     "rows": "let all of them read the same files, and start when these are complete",
     "models": "give random numbers the same seed on all of them",
@@ -25,7 +25,7 @@ CURES = {
 def check_same_call(given: Arguments) -> None:
     """Compare the calls of all processes that train on a stream.
 
-    One all-reduce adds the hashes of all processes. If they differ, every process sees it.
+    One all-reduce adds the hashes of all processes, so that every process sees whether they differ.
 
     Args:
         given: the checked arguments of `fit`.
@@ -44,7 +44,7 @@ def check_same_call(given: Arguments) -> None:
 
 
 def _what_must_agree(given: Arguments) -> list[bytes]:
-    """What must agree, in the order of `CURES`."""
+    """What must be equal on all processes, in the order of `CURES`."""
     assert given.stream is not None
     rows = [given.stream.layout(), *map(np.asarray, jax.tree.leaves(given.data))]
     arrays = jax.tree.leaves(eqx.filter(given.model, eqx.is_inexact_array))
@@ -66,7 +66,7 @@ def _files(given: Arguments) -> list[str]:
 
 
 def _number(found: bytes) -> int:
-    """A hash of 16 bits: float32 holds the sum of those of 64 processes exactly."""
+    """A hash of 16 bits. A float32 holds the sum over up to 256 devices exactly."""
     return int.from_bytes(hashlib.sha256(found).digest()[:2])
 
 
