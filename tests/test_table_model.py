@@ -149,6 +149,25 @@ def test_weighted_scores_are_those_of_repeated_rows():
     assert scores.rows == (frame.w > 0).sum()
 
 
+def test_copies_of_rows_do_not_make_the_model_certain():
+    """Twenty copies of rows agree to the last digit; the noise has a standard deviation of 2,000 nevertheless."""
+    frame = houses(60).drop(columns="truth")
+    copied = pd.concat([frame, frame[:20]], ignore_index=True)
+    model = TableModel.fit(copied, target="price", test=houses(100, seed=1), kernel="matern52", progress=False)
+    assert model.facts["copies"] == 20 and "20 rows are copies of others" in model.outcome()
+    assert 1500.0 < float(model.model.likelihood.variance) ** 0.5 < 2500.0
+    assert model.scores.value("in 95 % interval") > 0.85
+    frame["w"] = 1.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inducing.tables.fitting.train", lambda data, *a, **k: pytest.fail(f"{len(data)} rows"))
+        for columns in (["area", "town", "price", "w"], ["town", "price"]):  # weights; towns alone have many prices
+            weight = "w" if "w" in columns else None
+            with pytest.raises(pytest.fail.Exception, match=r"^15 rows"):
+                TableModel.fit(
+                    frame[columns].iloc[[*range(12), 0, 1, 2]], target="price", weight=weight, progress=False
+                )
+
+
 def test_several_targets_learn_from_each_other():
     """The second is seen in few rows, and is minus the first."""
     rng = np.random.default_rng(0)
@@ -169,10 +188,11 @@ def test_several_targets_learn_from_each_other():
 def test_many_categories_share_an_embedding():
     """The kernel is a product; categories with equal columns of the embedding have covariance as if they were one."""
     words = [f"town {i:02d}" for i in range(12)]
-    frame = pd.DataFrame({"x": np.arange(48.0), "town": words * 4, "y": np.arange(48.0)})
-    encoder = Encoder.decide(frame[["x", "town"]])
-    (block,) = encoder.many_valued
-    assert len(block) == 12
+    frame = pd.DataFrame({"x": np.arange(120.0), "town": words * 10})
+    assert not Encoder.decide(frame[:-1]).embedded  # too few rows for each category
+    encoder = Encoder.decide(frame)
+    (block,) = encoder.embedded
+    assert len(block) == 12 and "with a learned embedding" in encoder.described()
 
     kernel = kernel_of("matern52", encoder, jax.random.key(0))
     X = encoder.encode(frame).X

@@ -194,6 +194,7 @@ class Category(AbstractColumn):
         other: whether rare categories share a column, "other". Unseen categories then belong to it too.
         fill: the position of the most frequent category, which replaces gaps.
         gaps: whether there is an indicator column for gaps.
+        embedded: whether the kernel learns an embedding of the categories.
     """
 
     kind: ClassVar[str] = "category"
@@ -201,6 +202,7 @@ class Category(AbstractColumn):
     other: bool
     fill: int
     gaps: bool
+    embedded: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -217,7 +219,8 @@ class Category(AbstractColumn):
         shown = ", ".join(self.values[:6]) + (", …" if len(self.values) > 6 else "")
         rare = f', rare values are "{OTHER}"' if self.other else ""
         filled = f", gaps filled with {self.values[self.fill]!r}, with an indicator" if self.gaps else ""
-        return f"{len(self.values)} categories ({shown}){rare}{filled}"
+        learned = ", with a learned embedding" if self.embedded else ""
+        return f"{len(self.values)} categories ({shown}){rare}{learned}{filled}"
 
     def encode(self, cells: pa.Array) -> Encoded:
         codes, gaps = codes_of(cells, self.values)

@@ -43,6 +43,7 @@ def contents_of(
         if column.names
     ]
     history = History(*(np.asarray(facts["history"][name]) for name in ("step", "bound", "seconds")))
+    copies = f" ({counted(n, 'copy', 'copies')} left out)" if (n := facts["copies"]) else ""
     likelihoods = ", ".join(f"{target.name}: {target.described}" for target in model.targets)
     return Contents(
         title=f"Predicting {' and '.join(target.name for target in model.targets)}",
@@ -58,7 +59,7 @@ def contents_of(
         held_out=held_out,
         facts={
             "Target": likelihoods,
-            "Training rows": f"{facts['rows']:,}",
+            "Training rows": f"{facts['rows']:,}{copies}",
             "Training time": f"{facts['seconds']:.0f} s",
         },
         message=facts["message"],

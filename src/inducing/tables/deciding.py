@@ -24,6 +24,7 @@ from inducing.tables.columns import (
 MOSTLY = 0.9  # the smallest share of cells of text that are numbers or dates; the others then count as gaps
 UNIQUE = 0.5  # text with more different values than this share of the rows is an identifier or free text
 RARE, MOST = 3, 100  # the fewest rows of a category, and the most categories; all others are "other"
+EMBEDDED, ROWS = 9, 10  # the fewest categories with an embedding, and the fewest rows for each; fewer rows overfit
 IDENTIFIER = re.compile(r"|index|row|unnamed.*|(.*[\W_])?(id|uuid|guid)|.*[a-z](ID|Id)", re.IGNORECASE)
 
 
@@ -203,7 +204,10 @@ def _category(name: str, cells: pa.Array, reason: str, unique: float) -> Abstrac
         return LeftOut(name, f"each of its {len(texts):,} values occurs in fewer than {least} rows")
     values = sorted((texts[i] for i in kept), key=_natural)
     fill = values.index(texts[kept[0]])
-    return Category(name, reason, tuple(values), len(kept) < len(texts), fill, bool((indices < 0).any()))
+    other = len(kept) < len(texts)
+    num = len(kept) + other
+    embedded = num >= EMBEDDED and len(present) >= ROWS * num
+    return Category(name, reason, tuple(values), other, fill, bool((indices < 0).any()), embedded)
 
 
 def _natural(text: str) -> tuple[float, str]:

@@ -109,13 +109,13 @@ class Encoder:
         return places
 
     @property
-    def many_valued(self) -> tuple[tuple[int, ...], ...]:
-        """The positions of the encoded columns of each column with more than eight categories."""
+    def embedded(self) -> tuple[tuple[int, ...], ...]:
+        """The positions of the encoded columns of each column whose categories get an embedding."""
         blocks = self.blocks
         return tuple(
             blocks[column.name][: column.num_values]
             for column in self.columns
-            if isinstance(column, Category) and column.num_values > 8  # a plain value of this package
+            if isinstance(column, Category) and column.embedded  # a plain value of this package
         )
 
     def encode(self, frame: Any) -> Rows:

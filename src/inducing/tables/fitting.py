@@ -80,7 +80,7 @@ def kernel_of(name: str | None, encoder: Encoder, key: Any) -> AbstractKernel | 
 
         k(x, x') = k_0(x_0, x_0') Π_c k_c(E_c h_c, E_c h_c')
 
-    h_c is the one-hot encoding of a column c with many categories, and E_c is a trained matrix that embeds each
+    h_c is the one-hot encoding of a column c with many frequent categories. E_c is a trained matrix that embeds each
     category in the plane, so that similar categories are close to each other. k_0 is a kernel of all other columns.
 
     Args:
@@ -89,9 +89,9 @@ def kernel_of(name: str | None, encoder: Encoder, key: Any) -> AbstractKernel | 
         key: a random key for the initial values of E_c.
 
     Returns:
-        The kernel; None if no kernel was named and no column has many categories.
+        The kernel; None if no kernel was named and no column has an embedding.
     """
-    blocks = encoder.many_valued
+    blocks = encoder.embedded
     if not blocks:
         return None if name is None else KERNELS[name](jnp.ones(len(encoder.names)))
     kind = KERNELS[name or "matern52"]

@@ -1,4 +1,4 @@
-"""The choice of rows to hold out."""
+"""The choice of rows to hold out, and of rows to train on."""
 
 from typing import NamedTuple
 
@@ -78,6 +78,30 @@ def held_out(labelled: np.ndarray, seed: int, by: SplitBy | None = None) -> np.n
     if len(held) in (0, len(rows)):
         raise ValueError("the column of split_by has too few different values to hold some rows out; choose another.")
     return held
+
+
+def counted_once(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Leave out rows that are copies of others, unless most rows with the inputs of an earlier row have another label.
+
+    Real labels with noise rarely agree exactly, but the evidence takes copies for measurements that agree: the noise
+    of an exact GP then tends to zero, and intervals become far too narrow. Of labels without noise, copies tell
+    nothing new.
+
+    Args:
+        X: inputs [N, D].
+        y: labels [N].
+
+    Returns:
+        The row numbers to keep, in increasing order.
+
+    Examples:
+        >>> X, y = np.array([[1.0], [2.0], [1.0]]), np.array([5.0, 6.0, 5.0])
+        >>> counted_once(X, y).tolist(), counted_once(X, y + [0.0, 0.0, 0.1]).tolist()
+        ([0, 1], [0, 1, 2])
+    """
+    kept = np.unique(np.column_stack([X, y]), axis=0, return_index=True)[1]
+    copies, repeats = len(y) - len(kept), len(y) - len(np.unique(X, axis=0))
+    return np.sort(kept) if 2 * copies > repeats else np.arange(len(y))
 
 
 def _latest(rows: np.ndarray, num: int, days: np.ndarray) -> np.ndarray:

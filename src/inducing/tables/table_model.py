@@ -27,13 +27,15 @@ from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_na
 from inducing.tables.fitting import Settings, train_further, train_model
 from inducing.tables.frames import as_table, as_texts, check_decimal, check_texts, column_of, like
 from inducing.tables.scoring import Scores, score
-from inducing.tables.splitting import SplitBy, held_out
+from inducing.tables.splitting import SplitBy, counted_once, held_out
 from inducing.tables.splitting import split_by as split
 from inducing.tables.targets import Target, decide_target
 from inducing.training.arguments import check_progress
 from inducing.training.fit import FitResult
+from inducing.training.kernel_search import EXACT
 
 FEWEST = 20  # the fewest labelled rows of which some are held out
+COPIES = "with the same inputs and the same target; copies are counted once, because they hide the noise"
 FIRST = 0.6  # the share of the time for the fit without the held-out rows
 
 
@@ -336,7 +338,12 @@ class TableModel:
             Lines of text.
         """
         facts = self.facts
-        lines = [f"Trained on {facts['rows']:,} rows in {facts['seconds']:.0f} s: {facts['message']}", ""]
+        lines = [f"Trained on {facts['rows']:,} rows in {facts['seconds']:.0f} s: {facts['message']}"]
+        if facts["copies"]:
+            lines.append(
+                f"{counted(facts['copies'], 'row is a copy of another one', 'rows are copies of others')}, {COPIES}."
+            )
+        lines.append("")
         if (scores := self.scores) is not None:
             lines += [f"Scores on {scores.rows:,} {facts['scored']}:", str(scores), ""]
         with jax.enable_x64(True):
@@ -487,7 +494,10 @@ class _Job:
         seconds = self.settings.seconds
         if seconds is not None:
             seconds = max(share * (seconds - (time.perf_counter() - self.began)), 1.0)
-        X, Y = encoded.X[encoded.usable], Y[encoded.usable]
+        X, Y, copies = encoded.X[encoded.usable], Y[encoded.usable], 0
+        if weight is None and len(self.targets) == 1 and self.targets[0].is_continuous and len(X) <= EXACT:
+            once = counted_once(X, Y[:, 0])
+            X, Y, copies = X[once], Y[once], len(X) - len(once)
         with jax.enable_x64(True):
             data, told = Data(X, Y, weight=weight), self.progress and label
             if first is not None and first.encoder.names == encoder.names:
@@ -495,7 +505,9 @@ class _Job:
                 result = result._replace(message=f"{result.message} The first fit: {first.facts['message']}")
             else:
                 result = train_model(encoder, self.targets, data, self.settings, seconds, told)
-        return TableModel(encoder, self.targets, result.model, self._facts(table, X, Y, weight, result))
+        return TableModel(
+            encoder, self.targets, result.model, self._facts(table, X, Y, weight, result) | {"copies": copies}
+        )
 
     def _facts(
         self, table: pa.Table, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None, result: FitResult

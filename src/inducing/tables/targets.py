@@ -55,6 +55,11 @@ class Target:
         """
         return KINDS[self.kind].likelihood(self, y)
 
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the labels are real numbers, and not classes or counts."""
+        return KINDS[self.kind].is_continuous
+
     def labels(self, cells: pa.Array) -> np.ndarray:
         """Labels [N] as numbers, NaN where missing; classes are numbered from 0.
 
@@ -125,11 +130,12 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of target: a description, and its likelihood."""
+    """A kind of target: a description, its likelihood, and whether its labels are continuous, classes, or counts."""
 
     words: str
     likelihood: Callable[[Target, np.ndarray], AbstractLikelihood]
     has_classes: bool = False
+    is_continuous: bool = False
 
 
 def _cutpoints(target: Target, y: np.ndarray) -> AbstractLikelihood:
@@ -137,10 +143,10 @@ def _cutpoints(target: Target, y: np.ndarray) -> AbstractLikelihood:
 
 
 KINDS: dict[str, Kind] = {
-    "number": Kind("numbers", lambda target, y: likelihoods.Gaussian()),
-    "robust": Kind("numbers with outliers", lambda target, y: likelihoods.StudentT()),
-    "positive": Kind("positive numbers", lambda target, y: likelihoods.LogNormal()),
-    "share": Kind("shares between 0 and 1", lambda target, y: likelihoods.Beta()),
+    "number": Kind("numbers", lambda target, y: likelihoods.Gaussian(), is_continuous=True),
+    "robust": Kind("numbers with outliers", lambda target, y: likelihoods.StudentT(), is_continuous=True),
+    "positive": Kind("positive numbers", lambda target, y: likelihoods.LogNormal(), is_continuous=True),
+    "share": Kind("shares between 0 and 1", lambda target, y: likelihoods.Beta(), is_continuous=True),
     "count": Kind("counts", lambda target, y: likelihoods.NegativeBinomial()),
     "two values": Kind("two values", lambda target, y: likelihoods.Bernoulli(), True),
     "classes": Kind("classes", lambda target, y: likelihoods.Softmax(len(target.classes)), True),
