@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def standard_normal(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Standard normal numbers that are computed once.
+    """Standard normal random numbers.
 
     The barrier keeps XLA from generating them again in each loop that uses them. They are generated as a vector, which
-    compiles to much less machine code than a matrix does.
+    compiles to much less machine code than generating a matrix.
 
     Examples:
         >>> standard_normal(jax.random.key(0), (2, 3), "float32").shape
@@ -37,24 +37,24 @@ class AbstractLayer(Module):
     """A layer of a model: an approximate posterior over a random function, or over a latent variable of each datum.
 
     Inputs and outputs have the shape [N, R, width], for R replicates of each of N data. The abstract methods define the
-    layer. The other methods are *questions*: each has a safe default answer, which a layer may override if it knows
-    better. See docs/extend.md for how to write a layer, and `inducing.testing.check_layer` for a test of it.
+    layer. The other methods are *questions*. Each has a safe default answer, which a layer overrides if it has a better
+    one. See docs/extend.md for how to write a layer, and `inducing.testing.check_layer` for a test of it.
 
     `propagate` samples a layer. Its rules:
 
-    - A random function is drawn jointly over the replicates of a datum and independently over data, so x of shape
-      [1, N, D] asks for one draw of the function at all N inputs. (If it were drawn independently for each replicate,
-      it would be integrated inside the logarithm of an importance-weighted bound, which could then exceed the
-      evidence.)
+    - A random function is drawn jointly over the replicates of a datum and independently over data. So for x of shape
+      [1, N, D], the function is drawn once and evaluated at all N inputs. (If it were drawn independently for each
+      replicate, the average over functions would be inside the logarithm of an importance-weighted bound, which could
+      then exceed the evidence.)
     - x enters a model as [N, 1, D], or [N, 1, 0] if there are no inputs. The first layer that samples a latent variable
       of each datum turns it into [N, R, ·] with R = `replicates`.
-    - The log-weight is log p(h)/q(h) of the latent variables that were sampled, and 0 for functions. With R = 1 a layer
-      may return its expectation −KL(q(h_n) ‖ p(h_n)) instead.
-    - `data` holds the rows that x belongs to. In a prediction `data.y` is None: latent variables are then sampled from
+    - The log-weight is log p(h)/q(h) for the sampled latent variables h, and 0 for functions. With R = 1 a layer may
+      return the expectation −KL(q(h_n) ‖ p(h_n)) instead.
+    - `data` holds the rows that x belongs to. In a prediction `data.y` is None. Latent variables are then sampled from
       their prior, or from q(h | x) if their encoder sees only inputs, and all log-weights are 0.
 
-    `moments` and `joint` integrate over the layer's function instead. The last layer of a model is never sampled in
-    training, so it needs them.
+    `moments` and `joint` integrate over the layer's function instead of sampling it. The last layer of a model needs
+    them, because training integrates over it.
 
     Examples:
         >>> import inducing as ig
@@ -95,7 +95,7 @@ class AbstractLayer(Module):
 
     @abc.abstractmethod
     def cache(self) -> Any:
-        """What `moments` and `joint` need that does not depend on the inputs; None if there is nothing."""
+        """The part of the computation of `moments` and `joint` that does not depend on the inputs, or None."""
 
     @abc.abstractmethod
     def moments(
@@ -105,7 +105,8 @@ class AbstractLayer(Module):
 
         Args:
             x: the layer's inputs.
-            correlated: whether to return the covariance [N, R, P, P] of the outputs, unless it is diagonal.
+            correlated: whether to return the covariance [N, R, P, P] of the outputs. A layer whose outputs are not
+                `correlated` may return the variances all the same.
             cache: the layer's `cache`, if it is known.
 
         Returns:
@@ -143,7 +144,7 @@ class AbstractLayer(Module):
 
     @abc.abstractmethod
     def width(self, inputs: int | None) -> int | None:
-        """The number of outputs for a number of inputs; None if it is unknown.
+        """The number of outputs for this number of inputs; None if it is unknown.
 
         Raises:
             ValueError: if the layer does not take that number of inputs.
@@ -170,13 +171,13 @@ class AbstractLayer(Module):
     @property
     @question
     def num_sites(self) -> int:
-        """How many values of each latent function one input needs. Predictions use smaller blocks if there are many."""
+        """The number of values of each latent function for one input, by which predictions reduce their blocks."""
         return 1
 
     @property
     @question
     def group_size(self) -> int:
-        """How many consecutive outputs are functionals of one function, so that labels of one of them are enough."""
+        """The number of consecutive outputs that are functionals of one function. Labels of one of them are enough."""
         return 1
 
     @property
@@ -191,7 +192,7 @@ class AbstractLayer(Module):
 
     @question
     def check_below(self, below: "AbstractLayer | None", name: str) -> None:
-        """Raise a ValueError if the layer cannot stand above another one.
+        """Raise a ValueError if the layer cannot be placed above another one.
 
         Args:
             below: the layer below; None if this layer sees the model's inputs.
@@ -200,7 +201,7 @@ class AbstractLayer(Module):
 
     @question
     def variational(self) -> Any:
-        """A pytree of the layer's arrays that belong to q: of functions, weights or latent variables, and features."""
+        """A pytree of the variational parameters: features, and q of functions, weights or latent variables."""
         return ()
 
     @question
@@ -210,7 +211,7 @@ class AbstractLayer(Module):
 
     @question
     def as_sparse_gp(self) -> "SparseGP | None":
-        """The sparse GP, a part of this layer or the layer itself, whose outputs are the layer's outputs; else None.
+        """The sparse GP whose outputs are the layer's outputs: the layer itself or a part of it. None if there is none.
 
         With Gaussian noise, its optimal q(u) has a closed form.
         """
@@ -232,7 +233,7 @@ class AbstractLayer(Module):
 
     @question
     def per_datum(self) -> Any:
-        """A pytree of the layer's arrays whose rows belong to single data, addressed by `Data.index`."""
+        """A pytree of the layer's arrays that have one row for each datum, addressed by `Data.index`."""
         return ()
 
     @question
@@ -242,7 +243,7 @@ class AbstractLayer(Module):
 
     @question
     def check_index(self, index: np.ndarray) -> None:
-        """Raise a ValueError if an array with a row for each datum has no row for some entry of `index` [N]."""
+        """Raise a ValueError if `per_datum` arrays have no row for some entry of `index` [N]."""
 
     @question
     def sample_global(
@@ -250,7 +251,8 @@ class AbstractLayer(Module):
     ) -> tuple[Float[Array, "N 1 P"], Float[Array, ""]] | None:
         """One sample of the layer's weights θ, shared by all data and applied to x, and log p(θ)/q(θ).
 
-        For importance weighting over θ itself. Latent variables are sampled too, and count by `weight`.
+        It is used for importance weighting over θ itself. Latent variables are sampled too; their log-ratios are
+        multiplied by `weight` and added.
 
         Args:
             x: the layer's inputs.
@@ -288,17 +290,17 @@ class AbstractLayer(Module):
 
     @question
     def place(self, x: Float[Array, "N R D"], noise: Float[Array, "N R k"], data: Data) -> Float[Array, "N R D2"]:
-        """The outputs, with latent variables made of `noise`, k = `latent_dim` standard normal numbers each.
+        """The outputs for latent variables computed from `noise`, k = `latent_dim` standard normal numbers each.
 
-        For layers that are latent variables alone; those that hold other layers answer `through`.
+        This is for layers of latent variables. A layer made of other layers implements `through` instead.
         """
         raise TypeError(f"{type(self).__name__} has no latent variables that could be placed.")
 
     @question
     def through(self, x: Float[Array, "N R D"], visit: "Callable[[AbstractLayer, Array], Array]") -> Array:
-        """The outputs, where visit(layer, x) gives those of a layer that holds no others.
+        """The outputs, computed by visit(layer, x) for each layer that does not contain other layers.
 
-        A layer made of others passes x through them, each by its own `through`.
+        A layer made of other layers passes x through them by calling `through` of each.
         """
         return visit(self, x)
 
@@ -310,7 +312,7 @@ class AbstractLayer(Module):
     @property
     @question
     def is_fresh(self) -> bool:
-        """Whether `fit` may choose new scales for the prior: no q that depends on them was trained or set by hand.
+        """Whether `fit` may choose new scales for the prior, because no q that depends on them was trained or set.
 
         If in doubt, no. By default a layer is fresh if it declares no `variational` arrays.
         """
@@ -318,22 +320,22 @@ class AbstractLayer(Module):
 
     @question
     def at_prior(self) -> "AbstractLayer":
-        """The layer with q set to the prior again, after a change of the prior's parameters."""
+        """The layer with q set to the prior. It is called after the prior's parameters have changed."""
         return self
 
     @question
     def units(self, x: Float[Array, "N D"] | None) -> list[tuple[Array, Any]]:
         """Parameters that are locations or levels, with the unit in which training moves each.
 
-        With a unit, a gradient step has the same effect whatever the units of the data. Parameters that are trained
-        through their logarithm need none, and units for them are ignored.
+        With such units, a gradient step has the same effect whatever the units of the data. Parameters that are trained
+        through their logarithm need no unit, and units for them are ignored.
 
         Args:
             x: the layer's inputs, if it is the first layer; else None.
 
         Returns:
-            Pairs of an array of the layer and its unit, which broadcasts to its shape. Of several units for the same
-            array, the last one is used.
+            Pairs of an array of the layer and its unit, which broadcasts to its shape. If there are several units for
+            the same array, the last one is used.
         """
         return []
 
@@ -343,18 +345,19 @@ class AbstractLayer(Module):
     ) -> tuple[list[Start], Callable[[], Float[Array, "n2 P"]]]:
         """Starting values that follow from the layer's inputs, and a sample of its outputs.
 
-        Samples are functions without arguments, because computing one compiles and runs the layers below: a layer
-        calls x() only if it needs its inputs, and nobody calls the last one. See `start_stack`.
+        Samples are passed as functions without arguments, because computing a sample compiles and runs the layers
+        below. A layer calls x() only if it needs its inputs, and the sample of the last layer is never computed. See
+        `start_stack`.
 
         Args:
-            x: gives a sample of the layer's inputs. Those of the model come with all their rows.
-            data: the rows of data, without labels: latent variables are then sampled from their prior. `some_rows`
-                makes it match a sample that has fewer rows.
-            seeds: the next seed for each layer that is sampled, taken after x() is evaluated.
+            x: returns a sample of the layer's inputs. For the first layer these are all inputs.
+            data: the data without labels, so that latent variables are sampled from their prior. If the sample has
+                fewer rows, `some_rows` selects the rows of the data that belong to it.
+            seeds: an iterator of seeds. A layer takes one if it is sampled, after it has evaluated x().
 
         Returns:
-            Starting values, of which a later one replaces an earlier one of the same array, and a function that gives
-            a sample of the outputs at `some_rows` of the inputs.
+            Starting values, and a function that returns a sample of the outputs at `some_rows` of the inputs. If there
+            are several starting values for the same array, the last one is used.
         """
         return [], start_sample(self, x, data, seeds)
 
@@ -376,9 +379,9 @@ class AbstractLayer(Module):
 def start_stack(
     layers: Sequence[AbstractLayer], x: Callable[[], Float[Array, "n D"]], data: Data, seeds: Iterator[int]
 ) -> tuple[list[Start], Callable[[], Float[Array, "n2 P"]]]:
-    """`AbstractLayer.start_inputs` of layers one after the other.
+    """`AbstractLayer.start_inputs` for a stack of layers.
 
-    What several layers share is set by the lowest of them: its starting values come last.
+    The lowest of several layers that share an array sets its starting value, because those of lower layers come last.
 
     Examples:
         >>> import itertools
@@ -396,14 +399,14 @@ def start_stack(
 
 
 def check_stack(layers: Sequence[AbstractLayer], below: AbstractLayer | None, name: str) -> None:
-    """Ask each of `layers`, which messages call `name`, whether it can stand above the one before it."""
+    """Check that each layer can be placed above the one before it. Messages call the layers `name`."""
     for i, layer in enumerate(layers):
         layer.check_below(below, f"{name}[{i}]")
         below = layer
 
 
 def refuse_terminal(layer: AbstractLayer) -> NoReturn:
-    """Raise the TypeError of `moments` and `joint` for a layer that has none."""
+    """Raise the TypeError of a layer without `moments` and `joint`."""
     raise TypeError(
         f"{type(layer).__name__} cannot be the last layer of a model: its output is not a Gaussian function of its "
         "input. End the stack with a SparseGP, BayesianDense or Deterministic layer."
@@ -416,12 +419,12 @@ def append(x: Float[Array, "N R0 D"], h: Float[Array, "N R d"]) -> Float[Array, 
 
 
 def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str) -> int | None:
-    """The number of outputs of layers one after the other.
+    """The number of outputs of a stack of layers.
 
     Args:
         layers: the layers, the lowest first.
         inputs: the number of inputs of the first layer; None if it is unknown.
-        first: what gives the first layer its inputs, such as "X has", for messages.
+        first: the source of the inputs of the first layer, such as "X has", for messages.
 
     Raises:
         ValueError: if a layer cannot take the outputs of the one below; the message names both.
@@ -446,7 +449,7 @@ def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str)
 
 
 def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) -> Callable[..., Float[Array, "n P"]]:
-    """`AbstractLayer.draw` of layers one after the other.
+    """`AbstractLayer.draw` for a stack of layers.
 
     Examples:
         >>> import inducing as ig
@@ -471,7 +474,7 @@ def draw_stack(layers: Sequence[AbstractLayer], key: Array, num: int, dim: int) 
 
 
 def sum_of_kl(stack: Any) -> Float[Array, ""]:
-    """The sum Σ_l KL(q_l ‖ p_l) over `stack.layers`, in the dtype of the stack: layers without arrays have none.
+    """The sum Σ_l KL(q_l ‖ p_l) over `stack.layers`, in the dtype of the stack, since some layers have no arrays.
 
     Examples:
         >>> import inducing as ig

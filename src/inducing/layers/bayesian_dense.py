@@ -28,10 +28,10 @@ class BayesianDense(AbstractLayer):
 
         f(x) = [x, 1] W,    p(W) = N(prior_mean, diag(τ prior_scale)²),    q(W) = N(mean, diag(scale²)) or N(mean, R Rᵀ)
 
-    W is [D+1, P]; its last row is the bias. The prior is not trained, except for τ if it is given. For a Bayesian
+    W is [D+1, P]; its last row is the bias. Only the factor τ of the prior is trained, if it is given. For a Bayesian
     neural network, put activation functions such as `Deterministic(jnp.tanh)` between such layers.
 
-    Weights are drawn for each datum and shared by its replicates. For a single replicate and independent weights, the
+    Weights are drawn for each datum and shared by its replicates. With a single replicate and independent weights, the
     outputs are independent Gaussians and are sampled directly (local reparameterisation).
 
     Args:
@@ -41,8 +41,8 @@ class BayesianDense(AbstractLayer):
         full: whether the covariance of q(W) is full.
         mean: the mean of q(W), one number or [D+1, P].
         scale: the standard deviations of q(W), one number or [D+1, P].
-        root: a lower-triangular root R of the covariance of q(W), [(D+1)·P, (D+1)·P], for weights flattened row by
-            row.
+        root: a lower-triangular root R of the covariance of q(W), [(D+1)·P, (D+1)·P], with the weights in row-major
+            order.
         prior_mean: the mean of p(W), one number or [D+1, P].
         prior_scale: the standard deviations of p(W), one number or [D+1, P]. By default 1/√D for weights and 1 for
             biases.
@@ -117,7 +117,7 @@ class BayesianDense(AbstractLayer):
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {list(getattr(self, name).shape)}; that of mean is {list(shape)}.")
         if (self.scale is None) == (self.root is None):
-            raise ValueError("BayesianDense has either a scale or a root; the other one is None.")
+            raise ValueError("BayesianDense needs either a scale or a root; the other one must be None.")
         if self.root is not None and self.root.shape != (size, size):
             raise ValueError(f"root has shape {list(self.root.shape)}; {size} weights need [{size}, {size}].")
         factors = (1, 1), (shape[0], 1), (1, shape[1])
@@ -232,7 +232,7 @@ def _random_mean(key: Array, shape: tuple[int, int]) -> Array:
 
 
 def _factor(value: Any, shape: tuple[int, int], dtype: Any) -> Array | None:
-    """τ [#D+1, #P]; a factor for each weight is refused, since the prior would become q(W)."""
+    """τ [#D+1, #P]. One factor for each weight is not allowed, because the prior would then become q(W)."""
     if value is None:
         return None
     factor = as_numbers("prior_factor", value)

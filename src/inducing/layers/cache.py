@@ -1,4 +1,4 @@
-"""The cache of a sparse GP: what its predictions need that does not depend on the inputs."""
+"""The cache of a sparse GP: the part of its predictions that does not depend on the inputs."""
 
 import functools
 from collections.abc import Callable
@@ -19,8 +19,8 @@ class Quadratic(NamedTuple):
         α = Kuu⁻¹ m_v,      C = Kuu⁻¹ (Kuu − S_vv) Kuu⁻¹
         mean = Kfu α,       variance = Kff − diag(Kfu C Kuf)
 
-    It needs one large matrix product where the factors of Kuu need two, but the variance suffers from cancellation if
-    Kuu is ill-conditioned. `accurate` says whether enough digits are left.
+    It needs one large matrix product, while the factors of Kuu need two. But the variance suffers from cancellation if
+    Kuu is ill-conditioned; `accurate` says whether enough digits are left.
     """
 
     alpha: Float[Array, "L M"]
@@ -38,8 +38,11 @@ class Cache(NamedTuple):
 
 
 def with_quadratic(factors: Cache) -> Cache:
-    """The cache with its quadratic form, where there is one: for a dense Kuu, latents that q(u) does not couple, and
-    double precision (in float32 the quadratic form gives negative variances)."""
+    """The cache with its quadratic form, if there is one.
+
+    There is one for a dense Kuu, latents that q(u) does not couple, and double precision. In float32 the quadratic form
+    would give negative variances.
+    """
     if not isinstance(factors.Kuu, Dense) or qu.is_coupled(factors.root) or factors.mean.dtype != jnp.float64:
         return factors
     L, M = factors.mean.shape
@@ -59,8 +62,8 @@ def with_quadratic(factors: Cache) -> Cache:
 def settled(cache: Any) -> Any:
     """A concrete cache of any layer, without the quadratic forms in it that are not accurate.
 
-    The caches of sparse GPs may stand anywhere in the pytree, so a layer that holds a sparse GP can simply return the
-    cache of that.
+    The caches of sparse GPs may be anywhere in the pytree, so a layer that contains a sparse GP can simply return its
+    cache.
 
     Examples:
         >>> settled(None) is None

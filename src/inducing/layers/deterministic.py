@@ -26,11 +26,12 @@ from inducing.parameters import dtype_of, one_or_several
 class Deterministic(AbstractLayer):
     """Any function or Equinox module as a layer.
 
-    Its arrays are point estimates and trained with the rest. Use it as a feature extractor below a GP, as the
-    activation function of a Bayesian neural network, or as the decoder of a variational auto-encoder.
+    Its arrays are trained with the rest of the model, as point estimates. Use it as a feature extractor below a GP, as
+    the activation function of a Bayesian neural network, or as the decoder of a variational auto-encoder.
 
     Args:
-        function: a function of one point [D] → [P], or → a number, such as an `eqx.nn.MLP` or `jnp.tanh`.
+        function: a function of one point [D] that returns a vector [P] or a number, such as an `eqx.nn.MLP` or
+            `jnp.tanh`.
 
     Raises:
         TypeError: if it is not a function.
@@ -90,7 +91,7 @@ class Deterministic(AbstractLayer):
             raise ValueError(f"its function fails for a point of {inputs} entries ({first_line(error)})") from error
         if not isinstance(out, jax.ShapeDtypeStruct) or len(out.shape) > 1:
             given = f"shape {list(out.shape)}" if isinstance(out, jax.ShapeDtypeStruct) else f"a {type(out).__name__}"
-            raise ValueError(f"its function must give a number or a vector, it gives {given}")
+            raise ValueError(f"its function must give a number or a vector, but it gives {given}")
         return out.shape[0] if out.shape else 1
 
     def sample_global(self, x, key, data, weight):
@@ -99,8 +100,6 @@ class Deterministic(AbstractLayer):
 
 class Skip(AbstractLayer):
     """Layers whose output is appended to their input: x ↦ [x, f(x)].
-
-    The layer above sees both.
 
     Args:
         layers: one layer or a sequence of layers, which make up f.

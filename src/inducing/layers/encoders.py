@@ -19,7 +19,7 @@ from inducing.parameters import Module, as_key, as_numbers, as_tuple, at_least_o
 class AbstractEncoder(Module):
     """The approximate posterior q(h_n) of a latent variable, a Gaussian.
 
-    A layer's input is [1, N, D] where functions are drawn jointly over the data; mean and root are then [1, N, ·] too.
+    If functions are drawn jointly over the data, the layer's input is [1, N, D], and mean and root are [1, N, ·] too.
 
     Examples:
         >>> import inducing as ig
@@ -53,11 +53,11 @@ class AbstractEncoder(Module):
 
     @abc.abstractmethod
     def check(self, dim: int) -> None:
-        """Raise a ValueError if the encoder does not suit latent variables of this dimension."""
+        """Raise a ValueError if the encoder is not for latent variables of this dimension."""
 
     @question
     def per_datum(self) -> Any:
-        """A pytree of the encoder's arrays whose rows belong to single data, addressed by `Data.index`."""
+        """A pytree of the encoder's arrays that have one row for each datum, addressed by `Data.index`."""
         return ()
 
     @question
@@ -68,7 +68,7 @@ class AbstractEncoder(Module):
 class PerDatumEncoder(AbstractEncoder):
     """One Gaussian for each datum.
 
-    Data are recognised by `Data.index`, so minibatches and shuffled data are safe.
+    `Data.index` says which Gaussian belongs to a row, so the data may be shuffled or come in minibatches.
 
     Args:
         mean: the means [N, d].
@@ -156,14 +156,14 @@ class Amortised(AbstractEncoder):
     Args:
         network: a function or Equinox module of one vector, the concatenation of what it sees. It returns 2d numbers:
             the mean, and the standard deviations before a softplus. For a full covariance it returns d + d(d+1)/2
-            numbers: the mean, and of the root the diagonal before a softplus and the strictly lower triangle.
-        sees: what the network sees, some of "x", "y", "mask" and "input". Missing labels are 0 in "y" and in "mask".
-            An encoder that sees only "x" is used in predictions too (eq:pred_lv_iid_alt). "input" is the layer's own
+            numbers: the mean, the diagonal of the root before a softplus, and the strictly lower triangle of the root.
+        sees: what the network sees: any of "x", "y", "mask" and "input". Missing labels are 0 in "y" and in "mask". An
+            encoder that sees only "x" is used in predictions too (eq:pred_lv_iid_alt). "input" is the layer's own
             input, which differs from "x" in inner layers.
 
     Raises:
         TypeError: if `network` is not a function.
-        ValueError: if `sees` names something else.
+        ValueError: if `sees` contains any other name.
 
     Examples:
         >>> import inducing as ig
@@ -217,7 +217,7 @@ class Amortised(AbstractEncoder):
             ('y', 'mask')
         """
         if x == 0 and y == 0:
-            raise ValueError("say how many columns the encoder sees: x=…, y=…, or both.")
+            raise ValueError("pass the number of columns that the encoder sees: x=…, y=…, or both.")
         for name, count in (("dim", dim), ("x", x or 1), ("y", y or 1)):
             at_least_one(name, count)
         if not isinstance(hidden, tuple | list) or len(hidden) != 2:
@@ -244,7 +244,7 @@ class Amortised(AbstractEncoder):
         return mean, _root(jax.nn.softplus(raw), lower if lower.shape[-1] else None)
 
     def _apply(self, parts: list[Array]) -> Array:
-        """The network applied to the concatenated parts, or a ValueError that names their widths."""
+        """The network applied to the concatenated parts. If it fails, a ValueError states their widths."""
         R = max(p.shape[1] for p in parts)
         v = jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], R, p.shape[2])) for p in parts], axis=-1)
         try:
@@ -257,7 +257,7 @@ class Amortised(AbstractEncoder):
             ) from error
 
     def _part(self, name: str, x: Array, data: Data) -> Array:
-        """What the encoder sees under a name: [N, R, ·], or [1, N, ·] if x has that shape."""
+        """One of the parts that the encoder sees: [N, R, ·], or [1, N, ·] if x has that shape."""
         if name == "input":
             return x
         if name == "x":
@@ -274,7 +274,7 @@ class Amortised(AbstractEncoder):
         return rows[:, None] if x.shape[0] == len(data) else rows[None]
 
     def check(self, dim):
-        pass  # the widths of x and y, and so those of the network, are known at the first call
+        pass  # the widths of x and y, and so that of the network's input, are not known before the first call
 
 
 def _num_lower(dim: int) -> int:
@@ -282,7 +282,7 @@ def _num_lower(dim: int) -> int:
 
 
 def _root(scale: Float[Array, "... d"], lower: Float[Array, "... k"] | None) -> Array:
-    """The standard deviations [..., d] as they are, or diag(scale) + strictly lower triangle [..., d, d]."""
+    """The standard deviations [..., d] or, with a strictly lower triangle, the root [..., d, d]."""
     if lower is None or lower.shape[-1] == 0:
         return scale
     d = scale.shape[-1]

@@ -16,7 +16,7 @@ from inducing.parameters import as_numbers, at_least_one, dtype_of, positive, re
 
 
 class Sample(NamedTuple):
-    """Replicates of h, their log p(h)/q(h), and KL(q(h_n) ‖ p(h_n)); both are 0 if h was sampled from the prior."""
+    """Replicates of h, log p(h)/q(h), and KL(q(h_n) ‖ p(h_n)). The latter two are 0 if h has no weight."""
 
     h: Float[Array, "N R d"]
     log_ratio: Float[Array, "N R"]
@@ -30,7 +30,7 @@ class LatentVariable(AbstractLayer):
 
     The log-weight is −KL(q(h_n) ‖ p(h_n)) for one replicate, and log p(h)/q(h) of the sample for several.
 
-    A prediction is for a new datum without labels. There h is sampled from p(h) (eq:pred_lv_iid), or from q(h | x) if
+    Predictions are for new data without labels. For these, h is sampled from p(h) (eq:pred_lv_iid), or from q(h | x) if
     the encoder sees only x or the layer's input (eq:pred_lv_iid_alt).
 
     Args:
@@ -59,7 +59,7 @@ class LatentVariable(AbstractLayer):
     random = True
     terminal = False
     couples_replicates = False
-    is_fresh = True  # q(h) does not depend on scales of a prior that `fit` sets
+    is_fresh = True  # q(h) does not depend on the scales that `fit` sets
 
     def __init__(self, dim: int, encoder: Any = None, mean: Any = None, scale: Any = None):
         self.dim = dim = at_least_one("dim", dim)
@@ -85,14 +85,14 @@ class LatentVariable(AbstractLayer):
             x: the layer's input.
             key: a random key.
             data: the data that x belongs to.
-            replicates: R, the number of samples for each datum; if x has several replicates, R is their number.
+            replicates: R, the number of samples for each datum. If x has several replicates, R is their number instead.
             shift: what to add to the samples [N, R, d].
         """
         N, R = x.shape[0], replicates if x.shape[1] == 1 else x.shape[1]
         noise = standard_normal(key, (N, R, self.dim), x.dtype)
         mean, root = self._q(x, data)
         h = _coloured(mean, root, noise)
-        if self.encoder is None or data.y is None:  # h has no weight: it comes from p(h), or from q(h | x) itself
+        if self.encoder is None or data.y is None:  # a sample of p(h), or of q(h | x) in a prediction, has no weight
             return Sample(h, jnp.zeros((N, R), x.dtype), jnp.zeros((N, 1), x.dtype))
         h = h if shift is None else h + shift
         prior_mean, prior_scale = self.prior_moments(x.dtype)
@@ -102,7 +102,7 @@ class LatentVariable(AbstractLayer):
         return Sample(h, log_ratio, self._kl(mean, root))
 
     def _q(self, x: Array, data: Data) -> tuple[Array, Array]:
-        """Mean and root of what h is sampled from: the encoder's Gaussian, or p(h) where the encoder cannot be used."""
+        """Mean and root of the Gaussian that h is sampled from: q(h), or p(h) if the encoder cannot be used."""
         if self.encoder is None or (data.y is None and not self._predicts()):
             return self.prior_moments(x.dtype)
         return self.encoder(x, data, self.dim)
@@ -146,7 +146,7 @@ class LatentVariable(AbstractLayer):
         return None if self.encoder is None or "input" in self.encoder.sees else self.posterior(data)
 
     def _noise(self, h: Array, mean: Array, root: Array) -> Array:
-        """root⁻¹ (h − mean). This is the noise as a function of h, which derivatives of log q(h) need."""
+        """root⁻¹ (h − mean), the noise as a function of h. Derivatives of log q(h) need it in this form."""
         if root.ndim == 3:
             return (h - mean) / root
         root, difference = _same(root, h - mean)
@@ -179,7 +179,7 @@ class LatentVariable(AbstractLayer):
         return jnp.zeros((), dtype_of(self))
 
     def draw(self, key, num, dim):
-        """One h for all inputs, or one noise vector for an encoder that sees inputs."""
+        """One h for all inputs or, if the encoder sees inputs, one noise vector for all of them."""
 
         def f(X: Array, x: Array | None = None) -> Array:
             def one(row, own):

@@ -36,7 +36,7 @@ def is_coupled(root: Root) -> bool:
 
 
 def is_diagonal(root: Root) -> bool:
-    """Whether the root is diagonal (a single inducing variable counts as full)."""
+    """Whether the root is diagonal. The root of a single inducing variable counts as full."""
     return not isinstance(root, tuple) and root.ndim == 3 and root.shape[1] == 1 and root.shape[2] > 1
 
 
@@ -55,8 +55,10 @@ def is_scalar(root: Root) -> bool:
 
 
 def as_root(root: Root, L: int, M: int) -> Root:
-    """A root in one of the forms above, from one that a user gave: [M], [M, M], [L, M], [L, M, M], [L·M, L·M] or a
-    tuple of factors."""
+    """Convert a user's root to one of the forms above.
+
+    It may be [M], [M, M], [L, M], [L, M, M], [L·M, L·M] or a tuple of factors.
+    """
     if isinstance(root, tuple):
         if any(jnp.ndim(f) < 2 for f in root):
             raise ValueError(f"root must be an array, or a tuple of matrices, got {shown(root)}.")
@@ -120,8 +122,8 @@ def whitened_kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -
 
         ½ ( |R|² + |m|² − LM ) − log |det R|
 
-    `log_det` is log |det R|, which the caller knows: a whitened root need not be triangular, but both the root of q in
-    its coordinates and Luu are (see `SparseGP.kl`).
+    The caller passes `log_det` = log |det R|, because R need not be triangular if q was whitened. The determinant then
+    follows from those of Luu and of the root in the original coordinates (see `SparseGP.kl`).
     """
     factors = root if isinstance(root, tuple) else (root.reshape(-1, *root.shape[-2:]),)
     squares = reduce(jnp.multiply, [jnp.sum(f**2, axis=(1, 2)) for f in factors])
@@ -129,7 +131,7 @@ def whitened_kl(m: Float[Array, "L M"], root: Root, log_det: Float[Array, ""]) -
 
 
 def expand(root: Root) -> Array:
-    """A diagonal or Kronecker root as a full one; other roots are returned as they are."""
+    """A diagonal or Kronecker root as a full one. Other roots are returned unchanged."""
     if isinstance(root, tuple):
         return reduce(jax.vmap(jnp.kron), root)
     return jnp.eye(root.shape[-1], dtype=root.dtype)[None] * root if is_diagonal(root) else root

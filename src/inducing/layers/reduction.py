@@ -30,8 +30,8 @@ def column_sums(A: Float[Array, "K M n"]) -> Float[Array, "K n"]:
 def quadratic_forms(C: Float[Array, "L M M"], B: Float[Array, "K M n"], block: int = 128) -> Float[Array, "L n"]:
     """The quadratic forms diag(Bᵀ C B) of symmetric matrices C.
 
-    Each block of rows is multiplied from the diagonal on, and what is right of the diagonal counts twice, which saves
-    up to half of the work.
+    Only the blocks on the diagonal and to the right of it are multiplied, and the latter count twice. This saves up to
+    half of the work.
 
     Examples:
         >>> quadratic_forms(jnp.eye(2)[None], jnp.ones((1, 2, 3))).tolist()
@@ -56,8 +56,8 @@ def mean_and_reduction(
 
         mean = mᵀA,      reduction = diag(Kfu T),      A = Luu⁻¹ Kuf,   T = Luu⁻ᵀ W A,   W = I − R Rᵀ
 
-    The variance is Kff − reduction. diag(Kfu T) loses √cond(Kuu), not cond(Kuu), of its precision to rounding: as much
-    as A has lost already.
+    The variance is Kff − reduction. The rounding error of diag(Kfu T) grows with √cond(Kuu), like that of A, and not
+    with cond(Kuu).
 
     Args:
         Kuu: the covariances of u, stacked along a leading axis K that is L, or 1 if all latents share it.
@@ -78,7 +78,7 @@ def mean_and_reduction(
 
 
 def row_products(m: Float[Array, "L M"], A: Float[Array, "K M n"]) -> Float[Array, "L n"]:
-    """The products m_lᵀ A_l for each latent l; all may share A (K = 1).
+    """The products m_lᵀ A_l for each latent l. A may be shared by all latents (K = 1).
 
     Examples:
         >>> row_products(jnp.ones((3, 2)), jnp.ones((1, 2, 4))).shape
@@ -135,8 +135,8 @@ def _back(inverse_root: Float[Array, "K M M"], W: Float[Array, "L M M"]) -> Floa
 def _form_of_symmetric_part(H: Float[Array, "L M M"], A: Float[Array, "K M n"]) -> Float[Array, "L n"]:
     """diag(Aᵀ H A), which depends on the symmetric part of H alone: aᵀHa = aᵀHᵀa for every column a of A.
 
-    So the caller may pass any matrix with the right symmetric part, whichever is cheapest. And the cotangent of H,
-    A diag(·) Aᵀ, is symmetric, as the product of the form "symmetric" requires, which computes half of it.
+    So the caller may pass whichever matrix with this symmetric part is cheapest to compute. The cotangent of H,
+    A diag(·) Aᵀ, is symmetric, as required by the product of form "symmetric", which computes only half of it.
     """
     HA = products(H, A, "symmetric")
     return jnp.sum(_for_each(A, len(H)) * HA, axis=1)  # a plain sum: its transpose is a broadcast
@@ -145,8 +145,8 @@ def _form_of_symmetric_part(H: Float[Array, "L M M"], A: Float[Array, "K M n"]) 
 def _half_of_H(W: Array, E: Array, R: Array, dR: Array) -> Float[Array, "L M M"]:
     """W E − R dRᵀ or its transpose, which have the same symmetric part, for `_form_of_symmetric_part`.
 
-    The reverse pass of the one is quicker for small matrices. That of the other computes only what E and dR, which are
-    lower triangular, need.
+    The first is faster in the reverse pass for small matrices. The reverse pass of the second computes only the lower
+    triangles, since E and dR are lower triangular.
     """
     if not splits(W.shape[-1]):
         return products(W, E) - times_transpose(R, dR)
@@ -156,7 +156,7 @@ def _half_of_H(W: Array, E: Array, R: Array, dR: Array) -> Float[Array, "L M M"]
 def _for_each(A: Float[Array, "K M n"], L: int) -> Float[Array, "L M n"]:
     """A for each of L latents.
 
-    For few latents it is a stack of copies, whose reverse is a sum of arrays: much faster on CPUs than a sum over a
-    leading axis, which is the reverse of a broadcast.
+    For few latents it is a stack of copies, whose reverse pass is a sum of arrays. On CPUs this is much faster than a
+    sum over a leading axis, which is the reverse pass of a broadcast.
     """
     return jnp.concatenate([A] * L) if A.shape[0] == 1 < L <= 16 else jnp.broadcast_to(A, (L, *A.shape[1:]))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def sample_each(layer: "SparseGP", X: Float[Array, "n D"], key: Array) -> Float[Array, "n P"]:
     """Independent samples of f at each point, for latents with one site that q(u) does not couple."""
-    # Without the barrier, XLA makes the transpose a part of the product that gives the mean, and that product slow.
+    # Without the barrier, XLA fuses the transpose into the product that gives the mean, which makes that product slow.
     mean_s, reduction = barrier(layer.mean_and_reduction(X))
     mean = layer.prior.mean(X) + mix_mean(layer.prior, mean_s.T[..., None])
     prior_variance = jnp.broadcast_to(layer.prior.Kff_diag(X)[..., 0], mean_s.shape)
@@ -34,7 +34,7 @@ def sample_each(layer: "SparseGP", X: Float[Array, "n D"], key: Array) -> Float[
 def sample_jointly(layer: "SparseGP", x: Float[Array, "N R D"], key: Array) -> Float[Array, "N R L J"]:
     """A sample of the sites without their mean function, joint over the replicates of a datum."""
     mean, cov = layer.site_covariance(x)
-    # A process without any variance at a datum, such as a linear one at 0, has no root there: it equals its mean.
+    # Where the process has no variance, such as a linear one at 0, the covariance has no root, and f equals its mean.
     moves = jnp.max(jnp.diagonal(cov, axis1=2, axis2=3), axis=2)[..., None, None] > 0
     eye = jnp.eye(cov.shape[-1], dtype=cov.dtype)[None, None]
     root = jax.vmap(jax.vmap(lambda c: Dense(c, layer.jitter).root))(jnp.where(moves, cov, eye))
@@ -50,8 +50,8 @@ def sample_with_u(
 
         (w, s(X)) ~ N(0, [[I, A], [Aᵀ, Kff]]) a priori,    A = Luu⁻¹ Kuf
 
-    The Cholesky factor of this covariance gives s(X) from w and noise, in O((M + N J)³). Given u, it does not depend on
-    the sample: `vmap` over keys factorises once where X is the same.
+    The Cholesky factor of this covariance gives s(X) from w and noise, in O((M + N J)³). It does not depend on the
+    sample, so `vmap` over keys factorises once if X is the same for all keys.
     """
     prior, L, M = layer.prior, layer.prior.num_latents, layer.num_features
     key_u, key_f = jax.random.split(key)
@@ -66,7 +66,7 @@ def sample_with_u(
     K, n = Kuf.shape[0], Kuf.shape[2] * Kuf.shape[3]
     A = batched("root_solve", Kuu, Kuf.reshape(K, M, n))
 
-    def conditional(A: Array, Kff: Array) -> Array:  # relative to the variances of s(X): given u, they may vanish
+    def conditional(A: Array, Kff: Array) -> Array:  # jitter relative to the prior variances: given u, these may vanish
         eye = jnp.eye(M, dtype=A.dtype)
         return Dense(jnp.block([[eye, A], [A.T, Kff]]), layer.jitter).root[M:]
 

@@ -62,13 +62,13 @@ class SparseGP(AbstractLayer):
     Args:
         prior: the GP, such as `ig.GP(kernel)`, with L latent processes and P outputs.
         features: the features that define u, such as `ig.features.InducingPoints(Z)`: one object for all latents, or a
-            sequence with one for each. M is their number for each latent. If latents have different numbers, M is the
-            largest, and the features of the others are padded with variables that have no effect
+            sequence with one for each. M is the number of features of each latent. If the latents have different
+            numbers of features, M is the largest, and the others are padded with variables that have no effect
             (`ig.features.Padded`).
         mean: the mean of q [L, M], or [M] for one latent. By default that of the prior.
-        root: a root of the covariance of q: lower triangular [L, M, M], diagonal [L, M], coupled across latents
-            [L·M, L·M], or, for the many features of `features.Product` in w, a tuple of factors of which it is the
-            Kronecker product. By default that of the prior.
+        root: a root of the covariance of q. It is lower triangular [L, M, M], diagonal [L, M], coupled across latents
+            [L·M, L·M], or a tuple of factors of a Kronecker product, for the many features of `features.Product` in
+            coordinates w. By default that of the prior.
         coordinates: the coordinates of `mean` and `root`: "u", "v" for v = u − μ_u, or "w" for the whitened
             w = Luu⁻¹ v.
         jitter: added to the diagonal of Kuu, relative to it. By default it depends on the dtype.
@@ -116,7 +116,7 @@ class SparseGP(AbstractLayer):
         shape = prior.num_latents, self.num_features
         if root is None:
             check_memory("the root of q(u)", (*shape, shape[1]), dtype, "use fewer features or latents")
-        if coordinates != "w":  # else `__check_init__` asks, before anything is computed
+        if coordinates != "w":  # otherwise `__check_init__` is early enough, since nothing is computed before it
             check_features_suit(self.features, prior, self.jitter)
         if mean is None:
             mean = prior_mean(prior, self.features, coordinates, shape, dtype)
@@ -231,7 +231,7 @@ class SparseGP(AbstractLayer):
         return with_quadratic(self.factors())
 
     def factors(self) -> Cache:
-        """The cache without its quadratic form: the factorised Kuu, and mean and root of q(w).
+        """The cache without its quadratic form: the factorised Kuu, and the mean and root of q(w).
 
         Examples:
             >>> import inducing as ig
@@ -276,7 +276,7 @@ class SparseGP(AbstractLayer):
     def mean_and_reduction(
         self, X: Float[Array, "n D"], cache: Cache | None = None
     ) -> tuple[Float[Array, "L nJ"], Float[Array, "L nJ"]]:
-        """What q(u) adds to the mean of each site, and takes from its prior variance, if it does not couple latents.
+        """What q(u) adds to the mean of each site and subtracts from its prior variance. q(u) must not couple latents.
 
         Examples:
             >>> import inducing as ig
@@ -439,7 +439,7 @@ class SparseGP(AbstractLayer):
     def start_inputs(self, x, data, seeds):
         """Starting values of the kernels, and a sample of the prior.
 
-        The sample is of the prior and not of q, because q is about to be set to the prior with other parameters.
+        The prior is sampled instead of q, because q will be set to the prior when this has its new parameters.
         """
         places = self.prior.latent_inputs(np.asarray(x()))
         starts = [start for kernel in self.prior.kernels for start in kernel.start(places)]

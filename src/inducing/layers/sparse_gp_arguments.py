@@ -30,7 +30,7 @@ def checked_jitter(jitter: Any) -> float:
 
 
 def checked_features(features: Any, prior: AbstractPrior) -> Any:
-    """The features of all latents, or a tuple with those of each, or an error that says what to pass."""
+    """The features of all latents, or a tuple with those of each. Other arguments raise an error."""
     if isinstance(features, AbstractFeatures):
         return features
     if isinstance(features, jax.Array | np.ndarray):
@@ -76,7 +76,7 @@ def prior_root(Kuu: AbstractCovariance | None, shape: tuple[int, int], dtype: An
 def checked_q(
     mean: Any, root: Any, coordinates: Coordinates, shape: tuple[int, int]
 ) -> tuple[Float[Array, "L M"], qu.Root]:
-    """Mean and root of q(u) as arrays of the right shape, or an error that says what to pass."""
+    """Mean and root of q(u) as arrays of the right shape. Raises an error if their shapes do not fit."""
     L, M = shape
     mean = as_numbers("mean", mean)
     root = tuple(as_numbers("root", f) for f in root) if isinstance(root, tuple) else as_numbers("root", root)

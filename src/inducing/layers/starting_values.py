@@ -1,4 +1,4 @@
-"""Starting values of layers from data, and the samples that they need of the layers below."""
+"""Samples of layers, from which the layers above them choose starting values."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def start_sample(
 
     @functools.cache
     def outputs() -> Array:
-        inputs, rows = some_rows((x(), data))  # layers may store much for each row
+        inputs, rows = some_rows((x(), data))  # a layer may need much memory for each row
         return _propagated(layer, inputs, rows, jax.random.key(next(seeds)))
 
     return outputs

@@ -1,4 +1,4 @@
-"""A sparse GP whose bound includes what an earlier one learnt from rows that are gone (Bui, Nguyen & Turner 2017)."""
+"""A sparse GP that keeps what an earlier one learnt from data that are gone (Bui, Nguyen & Turner 2017)."""
 
 from typing import Any
 
@@ -61,10 +61,10 @@ def _united(first: Any, second: Any) -> Any:
 
 
 class Factor(Module):
-    """The factor (q_old(a) / p_old(a))^λ of old features a, which replaces rows that are no longer available.
+    """The factor (q_old(a) / p_old(a))^λ of old features a, which replaces data that are no longer available.
 
     Args:
-        features: a; None if they are the features of the layer, whose prior did not change either.
+        features: a; None if features and prior of the layer are still the old ones.
         centre: μ_a of the old prior [L, M].
         whitener: Laa⁻¹ of the old prior [L, M, M].
         mean: the mean of q_old(w), w = Laa⁻¹ (a − μ_a), [L, M].
@@ -122,23 +122,18 @@ def _together(root: Array) -> Float[Array, "1 LM LM"]:
 class Streamed(AbstractLayer):
     """A sparse GP with the factor of an earlier one: its `kl` is KL(q ‖ p) − λ E log (q_old / p_old).
 
-    So the bound of a model with this layer is the streaming bound, which any method may maximise.
+    The bound of a model with this layer is therefore the streaming bound, and any method can train it.
 
     Args:
         layer: the sparse GP.
-        factor: what an earlier one learnt.
+        factor: the factor of the earlier sparse GP.
     """
 
     layer: SparseGP
     factor: Factor
-
-    @property
-    def random(self) -> bool:
-        return True
-
-    @property
-    def terminal(self) -> bool:
-        return True
+    random = True
+    terminal = True
+    is_fresh = False
 
     def propagate(self, x, key, data, replicates):
         return self.layer.propagate(x, key, data, replicates)
@@ -193,10 +188,6 @@ class Streamed(AbstractLayer):
     def relative_jitter(self):
         return self.layer.relative_jitter()
 
-    @property
-    def is_fresh(self) -> bool:
-        return False
-
     def units(self, x):
         return self.layer.units(x)
 
@@ -205,10 +196,10 @@ def streamed(old: SparseGP, new: SparseGP, memory: Any, *, same: bool) -> Stream
     """The sparse GP `new` with the factor of `old`.
 
     Args:
-        old: what was learnt.
+        old: the sparse GP that was trained on earlier data.
         new: the sparse GP to train, starting from its q(u).
         memory: λ.
-        same: whether features and prior of `new` are those of `old`, and stay so.
+        same: whether `new` has the same features and prior as `old`, and keeps them.
 
     Returns:
         The layer.

@@ -35,10 +35,10 @@ def mean_units(layer: "SparseGP", x: Float[Array, "N D"] | None) -> Units:
 
 
 def spread_beside(Z: np.ndarray, x: np.ndarray | None) -> np.ndarray:
-    """The standard deviation [1, D] of each column of x [N, D]; where x does not vary, that of the locations Z [M, D].
+    """The standard deviation [1, D] of each column of x [N, D], or of the locations Z [M, D] where x does not vary.
 
-    That of Z would be misleading if a few locations lie far from the data. Where Z does not vary either, its size is
-    used.
+    That of x is preferred, because a few locations may lie far from the data. Where Z does not vary either, the largest
+    absolute value in the column of Z is used, or 1 if that is 0.
 
     Examples:
         >>> spread_beside(np.array([[0.0], [50.0]]), np.array([[0.0], [2.0]])).tolist()
