@@ -396,6 +396,14 @@ def test_broken_likelihoods(message):
     caught(message, testing.check_likelihood, mutant(Logistic, **LIKELIHOOD_FAULTS[message])())
 
 
+def test_wrong_class_probabilities_are_caught():
+    def even(self, mean, cov, *, index=None):
+        return jnp.full((*mean.shape, 2), 0.5)
+
+    broken = mutant(ig.likelihoods.Bernoulli, class_probabilities=even)()
+    caught("class_probabilities must be those of predictive_log_prob", testing.check_likelihood, broken)
+
+
 def test_a_wrong_support_is_caught():
     message = "the predictive density must integrate to 1 over the support"
     caught(message, testing.check_likelihood, mutant(Logistic, support=COUNT)())

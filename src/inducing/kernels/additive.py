@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from inducing._xla import apart
 from inducing.kernels.base import AbstractKernel, FeatureMap, Points, as_points, check_size
 from inducing.kernels.starting_values import column_spread, start_lengthscale
 from inducing.parameters import FAR, Start, positive
@@ -92,7 +93,7 @@ def _gram(X: Array, Z: Array, lengthscale: Array, variance: Array) -> Float[Arra
         return size * jnp.exp(-0.5 * ((x[:, None] - z[None, :]) / scale) ** 2)
 
     def add(total: Array, column: tuple[Array, ...]) -> tuple[Array, None]:
-        return total + one(*column), None
+        return apart(total) + one(*column), None
 
     zero = jnp.zeros((len(X), len(Z)), jnp.result_type(X, Z, lengthscale))
     return lax.scan(add, zero, (X.T, Z.T, lengthscale, variance))[0]

@@ -237,6 +237,24 @@ class AbstractLikelihood(Module):
         """The number C of classes, if labels are the numbers 0, …, C − 1 of classes; else None."""
         return None
 
+    @question
+    def class_probabilities(
+        self, mean: Float[Array, "N F"], cov: Float[Array, "N F ..."], *, index: Int[Array, "N"] | None = None
+    ) -> Float[Array, "N P C"]:
+        """The probability of each class under f ~ N(mean, cov), if there are classes; arguments as of
+        `expected_log_prob`.
+
+        By default it comes from `predictive_log_prob` of each class. Probabilities by quadrature sum to 1 only to about
+        1e-5, so they are normalised.
+        """
+        num = self.class_count()
+        assert num is not None
+        outputs = 1 if self.joint else mean.shape[-1]
+        labels = jnp.broadcast_to(jnp.arange(num, dtype=mean.dtype)[:, None, None], (num, mean.shape[0], outputs))
+        logs = jax.vmap(lambda y: self.predictive_log_prob(mean, cov, y, index=index))(labels)
+        p = jnp.moveaxis(jnp.exp(logs), 0, -1)
+        return p / jnp.sum(p, axis=-1, keepdims=True)
+
     @property
     @question
     def adds_noise(self) -> bool:

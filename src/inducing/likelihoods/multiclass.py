@@ -55,22 +55,13 @@ class AbstractCategorical(AbstractLikelihood):
     def start(self, y: np.ndarray) -> LatentStart:
         return unknown_start(self.num_latents(y.shape[1]))
 
-    def _probabilities(self, mean: Array, cov: Array, index: Array | None) -> Array:
-        labels = jnp.arange(self.num_classes, dtype=mean.dtype)
-
-        def one(label: Array) -> Array:
-            return self.predictive_log_prob(mean, cov, jnp.broadcast_to(label, (mean.shape[0], 1)), index=index)[:, 0]
-
-        p = jnp.exp(jax.vmap(one, out_axes=-1)(labels))
-        return p / jnp.sum(p, axis=-1, keepdims=True)
-
     def predictive_cdf(self, mean, cov, y, *, index=None):
-        p = self._probabilities(mean, cov, index)
+        p = self.class_probabilities(mean, cov, index=index)[:, 0]
         labels = jnp.arange(self.num_classes, dtype=mean.dtype)[None]
         return jnp.minimum(jnp.sum(jnp.where(labels <= y, p, 0.0), axis=-1, keepdims=True), 1.0)
 
     def predictive_moments(self, mean, cov, *, index=None):
-        p = self._probabilities(mean, cov, index)
+        p = self.class_probabilities(mean, cov, index=index)[:, 0]
         labels = jnp.arange(self.num_classes, dtype=mean.dtype)[None]
         first = jnp.sum(p * labels, axis=-1, keepdims=True)
         return first, jnp.sum(p * (labels - first) ** 2, axis=-1, keepdims=True)
@@ -159,6 +150,12 @@ class Softmax(AbstractCategorical):
         z, _ = qmc_rule(self.num_classes, QMC_NODES)
         logs = jax.vmap(lambda f: self.log_prob(f, y))(gaussian_nodes(mean, cov, z))
         return logsumexp(logs, axis=0) - math.log(QMC_NODES)
+
+    def class_probabilities(self, mean, cov, *, index=None):
+        if self.num_classes <= 3:
+            return super().class_probabilities(mean, cov, index=index)
+        z, _ = qmc_rule(self.num_classes, QMC_NODES)  # one pass for all classes
+        return jnp.mean(jax.nn.softmax(gaussian_nodes(mean, cov, z), axis=-1), axis=0)[:, None]
 
 
 def _log_first_of_three(margin: Array, cov: Array) -> Array:

@@ -8,10 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
+from jax.scipy.special import logsumexp, ndtri
 from jaxtyping import Array, Float, Int, Key
 
-from inducing._xla import default_jit, own_array
+from inducing._xla import compiled, default_jit, own_array
 from inducing.data import as_labels
 from inducing.likelihoods.crps import LEVELS, crps_by_integral, crps_of_counts, crps_of_gaussians
 from inducing.likelihoods.quantiles import SEARCHES
@@ -233,9 +233,11 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
     p = Predictive(p.likelihood, p.latent_mean, p.latent_cov, p.index)  # without its source, which is not used
     if not isinstance(N, int):  # a symbol, under `jax.export`: rows cannot be counted, and are computed all at once
         return fn(p, *rows)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):  # the outer program compiles this
+        return _in_blocks(fn, p, *rows)
     more = (1 << (N - 1).bit_length()) - N
-    if more == 0 or _rows(p) < N or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((p, rows))):
-        return _compiled(fn, p, *rows)
+    if more == 0 or _rows(p) < N:
+        return compiled(_in_blocks)(fn, p, *rows)
 
     def longer(a: Array, axis: int = 0) -> Array:  # NumPy compiles nothing
         more_rows = [(0, more if i == axis else 0) for i in range(a.ndim)]
@@ -244,12 +246,11 @@ def _blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> A
     axis = p.latent_mean.ndim - 2
     index = None if p.index is None else longer(p.index)
     p = Predictive(p.likelihood, longer(p.latent_mean, axis), longer(p.latent_cov, axis), index)
-    out = _compiled(fn, p, *map(longer, rows))
+    out = compiled(_in_blocks)(fn, p, *map(longer, rows))
     return own_array(np.asarray(out)[:N], out.dtype)
 
 
-@default_jit
-def _compiled(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
+def _in_blocks(fn: Callable[..., Array], predictive: Predictive, *rows: Array) -> Array:
     """fn(predictive, *rows), in blocks of rows if there are many."""
     if predictive.latent_mean.shape[-2] <= _rows(predictive):
         return fn(predictive, *rows)
@@ -314,6 +315,8 @@ def _log_prob(p: Predictive, y: Array) -> Array:
 
 def _quantile(p: Predictive, q: Array) -> Array:
     mean, variance = _moments(p)
+    if len(_components(p)[0]) == 1 and p.likelihood.gaussian_noise(mean.shape, p.index) is not None:
+        return mean + jnp.sqrt(variance) * ndtri(q)
     supports = p.likelihood.supports
     kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
     found = {kind: SEARCHES[kind](lambda y: _cdf(p, y), q, mean, variance) for kind in dict.fromkeys(kinds)}
@@ -347,17 +350,7 @@ def _cdf(p: Predictive, y: Array) -> Array:
 
 
 def _probabilities(p: Predictive) -> Array:
-    num = p.likelihood.class_count()
-    assert num is not None
-
-    def one(m, c):
-        P = 1 if p.likelihood.joint else m.shape[-1]
-        labels = jnp.broadcast_to(jnp.arange(num, dtype=m.dtype)[:, None, None], (num, m.shape[0], P))
-        each = jax.vmap(lambda y: p.likelihood.predictive_log_prob(m, c, y, index=p.index))(labels)
-        return jnp.moveaxis(jnp.exp(each), 0, -1)
-
-    each = jnp.mean(_each(p, one), axis=0)
-    return each / jnp.sum(each, axis=-1, keepdims=True)  # by quadrature they sum to 1 only to about 1e-5
+    return jnp.mean(_each(p, lambda m, c: p.likelihood.class_probabilities(m, c, index=p.index)), axis=0)
 
 
 @default_jit

@@ -234,6 +234,10 @@ def _check_answers(likelihood: AbstractLikelihood, f: Array, y: Array, log_prob:
         each = jax.vmap(lambda c: likelihood.log_prob(f, jnp.full_like(y, c)))(labels)
         contract = f"the probabilities of the {count} classes of class_count() must sum to 1"
         require_close(likelihood, contract, jnp.sum(jnp.exp(each), axis=0), jnp.ones_like(y), 1e-6)
+        var = 0.5 * jnp.ones_like(f)
+        each = jax.vmap(lambda c: likelihood.predictive_log_prob(f, var, jnp.full_like(y, c)), out_axes=-1)(labels)
+        contract = "class_probabilities must be those of predictive_log_prob"
+        require_close(likelihood, contract, likelihood.class_probabilities(f, var), jnp.exp(each), 1e-3)
     start = likelihood.start(np.asarray(y, float))
     for name in ("centre", "variance"):
         require_shape(likelihood, f"start(y).{name}", getattr(start, name), (f.shape[1],))

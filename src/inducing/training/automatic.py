@@ -4,11 +4,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from inducing._xla import own_array
+from inducing._xla import own_array, take_rows
 from inducing.bounds.conjugate import conjugate_layer
 from inducing.checks import check_counts, checked_data
 from inducing.data import Data, as_inputs, repeated_by_weight
@@ -117,7 +116,7 @@ def likelihood_of(noise: str, outputs: int) -> AbstractLikelihood:
         >>> type(likelihood_of("student-t", 1)).__name__
         'StudentT'
     """
-    scale = jnp.ones(outputs if outputs > 1 else ())
+    scale = own_array(np.ones(outputs if outputs > 1 else ()), float)
     if noise == "heteroscedastic":
         return HeteroscedasticGaussian()
     return StudentT(scale=scale) if noise == "student-t" else Gaussian(scale)
@@ -212,7 +211,7 @@ def _check_settings(kernel: Any, num_inducing: int | str, num_layers: int, metho
 
 def _default_kernel(data: Data) -> AbstractKernel:
     assert data.x is not None
-    return Matern52(jnp.ones(data.x.shape[1], data.x.dtype))
+    return Matern52(own_array(np.ones(data.x.shape[1]), data.x.dtype))
 
 
 def _prior(kernel: AbstractKernel, likelihood: AbstractLikelihood, outputs: int, dtype: Any) -> AbstractPrior:
@@ -224,9 +223,9 @@ def _prior(kernel: AbstractKernel, likelihood: AbstractLikelihood, outputs: int,
 
 
 def _model(prior: AbstractPrior, likelihood: AbstractLikelihood, data: Data) -> Model:
-    return Model(SparseGP(prior, InducingPoints(as_inputs(data.x)[:1])), likelihood)
+    return Model(SparseGP(prior, InducingPoints(take_rows(as_inputs(data.x), [0]))), likelihood)
 
 
 def _copies(kernel: AbstractKernel, num: int) -> list[AbstractKernel]:
     """A number of kernels with separate arrays, because shared arrays would be tied."""
-    return [jax.tree.map(lambda a: jnp.array(a) if eqx.is_array(a) else a, kernel) for _ in range(num)]
+    return [jax.tree.map(lambda a: own_array(a, a.dtype) if eqx.is_array(a) else a, kernel) for _ in range(num)]

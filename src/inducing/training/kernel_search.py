@@ -30,7 +30,7 @@ from inducing.priors.base import AbstractPrior
 from inducing.priors.gp import GP
 from inducing.priors.independent import Independent
 from inducing.training.fit import FitResult
-from inducing.training.kernel_terms import Gated, gate, new_terms, replaced, scaled
+from inducing.training.kernel_terms import Gated, gate, new_terms, replaced, scaled, times
 from inducing.training.levelling import GAIN, has_levelled
 from inducing.training.monitor import LEVELLED, Progress
 from inducing.training.scales import scales
@@ -327,7 +327,7 @@ def cast(parts: Any, dtype: Any) -> Any:
         >>> cast(ig.kernels.Matern52(), "float32").variance.dtype
         dtype('float32')
     """
-    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, parts)
+    return jax.tree.map(lambda a: own_array(a, dtype) if eqx.is_inexact_array(a) else a, parts)
 
 
 def _starts(
@@ -353,10 +353,10 @@ def _opened(model: Model, names: list[str], share: dict[str, float], shorter: fl
 
     def change(name: str, gated: Gated) -> AbstractKernel:
         term = scaled(gated.term, share.get(name, 1.0))
-        term = replaced(term, {id(leaf): leaf / shorter for leaf in term.lengthscales()})
+        term = replaced(term, {id(leaf): times(leaf, 1.0 / shorter) for leaf in term.lengthscales()})
         return Gated(name, gate(name in share), term)
 
-    likelihood = jax.tree.map(lambda a: a * noise if eqx.is_inexact_array(a) else a, model.likelihood)
+    likelihood = jax.tree.map(lambda a: times(a, noise) if eqx.is_inexact_array(a) else a, model.likelihood)
     return Model(_changed(model, names, change).layers, likelihood)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from inducing._xla import own_array
@@ -63,7 +64,8 @@ def new_terms(names: Sequence[str], x: Float[Array, "N D"]) -> list[AbstractKern
         >>> [type(term).__name__ for term in new_terms(["Matern52", "Linear"], jnp.zeros((1, 3)))]
         ['Matern52', 'Linear']
     """
-    one, each = jnp.ones(x.shape[1], x.dtype), jnp.full(x.shape[1], 1.0 / x.shape[1], x.dtype)
+    one = own_array(np.ones(x.shape[1]), x.dtype)
+    each = times(one, 1.0 / x.shape[1])
     made: dict[str, Callable[[], AbstractKernel]] = {
         "Matern52": lambda: Matern52(one),
         "Matern32": lambda: Matern32(one),
@@ -82,7 +84,17 @@ def scaled(kernel: AbstractKernel, factor: float) -> AbstractKernel:
         >>> float(scaled(Matern52(), 2.0).variance)
         2.0
     """
-    return replaced(kernel, {id(theta): theta * factor**power for theta, power in kernel.amplitude()})
+    return replaced(kernel, {id(theta): times(theta, factor**power) for theta, power in kernel.amplitude()})
+
+
+def times(a: Array, factor: float) -> Array:
+    """A concrete array times a number, by NumPy, which compiles nothing.
+
+    Examples:
+        >>> times(own_array([1.0, 2.0], float), 2.0).tolist()
+        [2.0, 4.0]
+    """
+    return own_array(np.asarray(a) * factor, a.dtype)
 
 
 def replaced(tree: Any, values: dict[int, Array]) -> Any:

@@ -11,6 +11,7 @@ from inducing.data import Data
 from inducing.likelihoods.base import AbstractLikelihood
 from inducing.parameters import dtype_of
 from inducing.training.monitor import ENDED, Outcome
+from inducing.training.problem import Problem
 
 FEW = 10  # with fewer labels, the share of the noise is not reported
 LITTLE = 0.05  # nats for each label, about a tenth of its variance
@@ -38,9 +39,13 @@ def is_no_better_than_constant(
         return False
     reached = bounds[-max(50, len(bounds) // 10) :].mean() if noisy else bounds.max()
     reached = reached * (len(data) / num_data)
-    if likelihood.shared_noise is None:  # otherwise the trained noise does not matter
-        likelihood = best.problem.model(best.free).likelihood
+    if likelihood.shared_noise is None and jax.tree.leaves(likelihood):  # else nothing in it was trained, or matters
+        likelihood = compiled(_likelihood, once=True)(best.problem, best.free)
     return bool(reached <= log_prob_of_constant(likelihood, data) + LITTLE * n.sum())
+
+
+def _likelihood(problem: Problem, free: list[Array]) -> AbstractLikelihood:
+    return problem.model(free).likelihood
 
 
 def log_prob_of_constant(likelihood: AbstractLikelihood, data: Data) -> float:
