@@ -1,7 +1,7 @@
-"""The checks at the public edge: every public function calls one of these once, and inner functions do not check again.
+"""Checks of arguments. Each public function calls one of these once, and inner functions do not check again.
 
-They refuse a mismatch between a model and what it is given, in the same words everywhere. Shapes are checked always,
-values only where they are concrete: under `jit` the values are not known.
+They raise an error if a model does not fit its data or inputs, in the same words everywhere. Shapes are always checked.
+Values are checked only if they are concrete, because under `jit` they are not known.
 """
 
 import functools
@@ -23,25 +23,27 @@ from inducing.parameters import at_least_one, dtype_of
 
 @runtime_checkable
 class HoldsModel(Protocol):
-    """What holds a trained model, such as an estimator."""
+    """An object that holds a trained model, such as an estimator."""
 
     def computing(self) -> AbstractContextManager[Model]:
         """The model, inside a context in which JAX computes in its precision."""
         ...
 
     def encode(self, y: Any) -> Any:
-        """Labels as the model counts them."""
+        """Labels, encoded as numbers of the model."""
         ...
 
 
 def of_held_models(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of a model and perhaps `data` take what holds a model, with labels as users give them.
+    """Decorate a function of a model, so that it also accepts an object that holds a model.
+
+    If the function has an argument `data`, its labels are then those of the object, and are encoded for the model.
 
     Args:
         function: a function whose first argument is a model.
 
     Returns:
-        The function of a model, or of what holds one.
+        The function of a model or of an object that holds one.
     """
     parameters = inspect.signature(function)
 
@@ -82,12 +84,13 @@ def checked_data(model: Any, data: Any, *, every_output: bool = False) -> Data:
     Args:
         model: an `ig.Model`.
         data: `(X, y)`, `(X, y, mask)` or an `ig.Data`.
-        every_output: whether each output needs a label, as in training. One label is enough for outputs that are
-            functionals of one function: a value and its derivatives, or the responses to the patches of an image.
+        every_output: whether each output needs a label, as in training. Outputs that are functionals of one function
+            need only one label together: for example a value and its derivatives, or the responses to the patches of an
+            image.
 
     Returns:
-        The data, of which widths fit the model, labels lie in the likelihood's support, and indices in what they
-        address.
+        The data. Their widths fit the model, their labels are in the likelihood's support, and the model has rows for
+        their indices.
 
     Raises:
         TypeError: if `model` is not a model, or `data` cannot be turned into data.
@@ -116,7 +119,7 @@ def checked_data(model: Any, data: Any, *, every_output: bool = False) -> Data:
 
 
 def _check_widths(model: Model, data: Data) -> int:
-    """The number of latent functions, if it is that which the labels need."""
+    """The number of latent functions. A ValueError is raised unless it is the number that the labels need."""
     if data.y is None:
         raise ValueError("data have no labels y; pass (X, y).")
     given = model.width(0 if data.x is None else data.x.shape[1])
@@ -127,7 +130,8 @@ def _check_widths(model: Model, data: Data) -> int:
             f"functions, but the last layer gives {given}; change y, the likelihood or the prior."
         )
     f = jax.ShapeDtypeStruct((len(data), needed), data.y.dtype)
-    jax.eval_shape(lambda f, d: model.likelihood.log_prob(f, d.y, index=d.index), f, data)  # do its parameters fit y?
+    # raises an error if the shapes of the likelihood's parameters do not fit y
+    jax.eval_shape(lambda f, d: model.likelihood.log_prob(f, d.y, index=d.index), f, data)
     return needed
 
 
@@ -154,12 +158,13 @@ def _check_every_output(model: Model, mask: np.ndarray, width: int) -> None:
 
 
 def checked_inputs(model: Any, X: Any, index: Any = None) -> tuple[Float[Array, "N D"], Int[Array, " N"] | None]:
-    """New inputs that fit a model, in its dtype, and the numbers of the training data that they are.
+    """New inputs that fit a model, in its dtype, and their index.
 
     Args:
         model: an `ig.Model`.
-        X: inputs [N, D], or [N] for one column. None for a model without inputs: one datum, or as many as `index` has.
-        index: integers [N], or None.
+        X: inputs [N, D], or [N] for one column. None for a model without inputs; there is then one datum, or one for
+            each entry of `index`.
+        index: integers [N] that say which training data the inputs are, or None.
 
     Returns:
         X [N, D] and the index as an array, or None.

@@ -1,4 +1,4 @@
-"""Data as users pass them, converted to one form and checked."""
+"""Conversion of users' data to one form, with checks."""
 
 import warnings
 from typing import Any
@@ -13,8 +13,8 @@ from inducing._xla import local, own_array, take_rows
 from inducing.declared import shown
 from inducing.parameters import MOST
 
-COARSE, FINE = 2**10, 2**20  # how many different numbers a dtype has in the range of a column: `_check_resolution`
-COPIES = 8  # the mean number of copies of a row that represent its weight
+COARSE, FINE = 2**10, 2**20  # limits on how many different numbers a dtype has in a column's range: _check_resolution
+COPIES = 8  # the mean number of copies of a row by which `repeated_by_weight` represents weights
 
 
 class Data(eqx.Module):
@@ -24,8 +24,8 @@ class Data(eqx.Module):
         x: inputs [N, D], or [N] for one column. None or [N, 0] if there are none (unsupervised models).
         y: labels [N, P], or [N] for one column; NaN where a label is missing. None if there are none.
         mask: True [N, P] where a label is present. By default everywhere but where y is NaN.
-        index: integers [N] that say which datum each row is, for whatever belongs to single data, such as latent
-            variables and known noise. By default 0, …, N − 1.
+        index: integers [N] that say which datum each row is. Quantities that belong to single data, such as latent
+            variables and known noise, are looked up by it. By default 0, …, N − 1.
         weight: numbers [N] that say how often each row counts: every bound multiplies the term of a row by its weight.
             A row of weight 2 counts as two equal rows, one of weight 0 is left out. By default 1.
 
@@ -33,9 +33,9 @@ class Data(eqx.Module):
 
     Raises:
         TypeError: if x or y does not hold numbers.
-        ValueError: if there are neither inputs nor labels, shapes do not fit, values are not finite, or float32, which
-            JAX uses unless told otherwise, makes different values equal because they lie far from zero. Also if the
-            rows of an array are spread over several processes.
+        ValueError: if there are neither inputs nor labels, shapes do not fit, values are not finite, or the rows of an
+            array are spread over several processes. Also if different values are equal in float32, JAX's default
+            precision, because they are far from zero.
 
     Examples:
         >>> data = Data([0.0, 1.0], [1.0, float("nan")])
@@ -81,7 +81,7 @@ class Data(eqx.Module):
 
     @property
     def num_missing(self) -> int:
-        """The number of missing labels, in rows that count."""
+        """The number of missing labels, without those of rows of weight 0."""
         if self.mask is None:
             return 0
         missing = ~np.asarray(self.mask)
@@ -98,7 +98,7 @@ class Data(eqx.Module):
         )
 
     def reweighted(self, factor: float) -> "Data":
-        """The same data, of which each row counts `factor` times as often."""
+        """The same data with all weights multiplied by `factor`."""
         a = self.x if self.y is None else self.y
         assert a is not None
         weight = jnp.ones(len(self), a.dtype) if self.weight is None else self.weight
@@ -137,7 +137,7 @@ def as_labels(y: Any, dtype) -> Float[Array, "N P"]:
 
 
 def as_data(data: Any, dtype=None) -> Data:
-    """Data from what users pass.
+    """Convert a user's data to `Data`.
 
     Args:
         data: a `Data`, or a tuple (x, y), (x, y, mask) or (x, y, mask, index).
@@ -158,7 +158,7 @@ def as_data(data: Any, dtype=None) -> Data:
 
 
 def some_rows(tree: Any) -> Any:
-    """At most 256 rows, spread evenly, of each array of a pytree: enough to choose starting values from.
+    """At most 256 evenly spaced rows of each array of a pytree, which are enough to choose starting values.
 
     Applying it twice gives the same rows as applying it once, so arrays of the same length stay aligned.
 
@@ -181,9 +181,9 @@ def some_rows(tree: Any) -> Any:
 
 
 def repeated_by_weight(data: Data) -> Data:
-    """The data with each row repeated in proportion to its weight: exactly if weights are small whole numbers.
+    """The data with each row repeated in proportion to its weight. Starting values are statistics of these rows.
 
-    Starting values are statistics of these rows.
+    If weights are small whole numbers, they are the numbers of copies. Otherwise the numbers of copies are rounded.
 
     Examples:
         >>> repeated_by_weight(Data([1.0, 2.0], weight=[1.0, 2.0])).x[:, 0].tolist()
@@ -237,7 +237,7 @@ def as_weight(weight: Any, n: int) -> Float[Array, " N"]:
 
 
 def _as_numpy(value: Any, what: str) -> np.ndarray:
-    """An argument as an array of NumPy; an error that says what it must be if it is none."""
+    """An argument as a NumPy array. If it cannot be converted, a TypeError says `what` it must be."""
     value = _here(value, what.split()[0])
     try:
         return np.asarray(value)
@@ -257,7 +257,7 @@ def _whole(index: Any) -> Array:
 
 
 def _columns(value: Any, name: str, allow_nan: bool) -> Array:
-    """A floating-point array [N, columns] of at least one row, its values checked when concrete."""
+    """A floating-point array [N, columns] of at least one row. Concrete values are checked."""
     array = _matrix(value, name)
     if isinstance(array, jax.core.Tracer):
         return array
@@ -276,7 +276,7 @@ def _columns(value: Any, name: str, allow_nan: bool) -> Array:
 
 
 def _cast(array: Any, dtype: Any, name: str) -> Any:
-    """The array in another floating-point dtype; a ValueError if numbers would become infinite or too coarse."""
+    """The array in another floating-point dtype. Numbers that become infinite or too coarse raise a ValueError."""
     with np.errstate(over="ignore", under="ignore"):
         out = array.astype(dtype)
     if isinstance(array, jax.core.Tracer) or jnp.finfo(dtype).max >= jnp.finfo(array.dtype).max:
@@ -293,11 +293,11 @@ def _cast(array: Any, dtype: Any, name: str) -> Any:
 
 
 def check_resolution(value: Any, name: str) -> None:
-    """Refuse points of which JAX's default dtype cannot tell different ones apart, or warn of them; see `Data`.
+    """Raise an error or warn if JAX's default dtype makes different points equal; see `Data`.
 
     Args:
-        value: points [N, D] in any form. Anything but a matrix of numbers is ignored here, and refused elsewhere.
-        name: what a message calls them.
+        value: points [N, D] in any form. Anything but a matrix of numbers is ignored, because other checks refuse it.
+        name: the name of the points in messages.
 
     Examples:
         >>> with jax.enable_x64(False):
@@ -317,22 +317,23 @@ def check_resolution(value: Any, name: str) -> None:
 
 
 def _check_resolution(given: np.ndarray, cast: np.ndarray, name: str) -> None:
-    """Refuse columns of which so few digits are left that different numbers become equal; warn if many are left.
+    """Raise a ValueError or warn if different numbers of a column became equal in a dtype of less precision.
 
-    A dtype tells s = (max x − min x) / (ε max |x|) numbers apart in the range of a column. Near zero, where s is 2²² or
-    more in float32, whatever becomes equal is equal to a kernel too, and nothing is said. The further a column lies
-    from zero for its spread, the smaller s. Then values are sorted and counted, before and after: below `COARSE` a loss
-    is a ValueError, below `FINE` a warning. Labels are not warned of: their noise is larger.
+    The dtype has about s = (max x − min x) / (ε max |x|) different numbers in the range of a column. The farther a
+    column is from zero, compared with its spread, the smaller is s. If s is large (2²² or more in float32 for a column
+    around zero), numbers that become equal were equal for any kernel, and nothing is checked. Otherwise the different
+    values before and after the conversion are counted. A loss is a ValueError if s is below `COARSE`, and a warning if
+    it is below `FINE`. There are no warnings for labels, because their noise is larger.
 
     Args:
-        given: numbers [N, columns]; NaN where one is missing.
-        cast: the same in a dtype of less precision.
-        name: what a message calls them.
+        given: numbers [N, columns], NaN where one is missing.
+        cast: the same numbers in a dtype of less precision.
+        name: the name of the numbers in messages.
     """
     low, high = np.fmin.reduce(given, axis=0), np.fmax.reduce(given, axis=0)
     size, info = np.maximum(np.abs(low), np.abs(high)), jnp.finfo(cast.dtype)
     spread, step = high - low, np.maximum(float(info.eps) * size, float(info.tiny))
-    rounded = 2**12 * float(jnp.finfo(given.dtype).eps) * size  # equal numbers that were computed in different ways
+    rounded = 2**12 * float(jnp.finfo(given.dtype).eps) * size  # the difference of equal numbers due to rounding
     for column in np.flatnonzero((spread > rounded) & (spread < (COARSE if name == "y" else FINE) * step)):
         kept = np.where(np.abs(cast[:, column]) < info.tiny, 0, cast[:, column])  # XLA takes smaller ones for 0
         before, after = len(np.unique(given[:, column])), len(np.unique(kept))
@@ -356,13 +357,13 @@ def _on_device(array: Array | np.ndarray) -> Array:
 
 
 def _called(value: Any, column: int) -> str:
-    """How a message names a column: as a data frame does, or by its number."""
+    """The name of a column in messages: that of a data frame, or else its number."""
     names = getattr(value, "columns", None)
     return str(column) if names is None else repr(names[column])
 
 
 def _matrix(value: Any, name: str) -> Array | np.ndarray:
-    """A floating-point array [N, columns]; vectors become one column."""
+    """A floating-point array [N, columns]. A vector becomes one column."""
     if isinstance(value, jax.core.Tracer):
         return value[:, None] if value.ndim == 1 else value
     array = _array(value, name)
@@ -380,7 +381,7 @@ def _matrix(value: Any, name: str) -> Array | np.ndarray:
 
 
 def _here(value: Any, name: str) -> Any:
-    """A value of this process: an array that every process holds becomes one on a device of this process.
+    """A value that this process can read. Of an array that all processes hold, it is the copy of this process.
 
     Raises:
         ValueError: if it is an array of which each process holds only some rows.
@@ -431,7 +432,7 @@ def _check_kind(dtype: Any, name: str) -> None:
 
 
 def _no_dates(value: Any, name: str) -> None:
-    """Refuse a polars frame with dates or times beside numbers: polars would turn them into days or microseconds."""
+    """Raise a TypeError for dates or times in a polars frame, which polars would convert to days or microseconds."""
     if type(value).__module__.startswith("polars"):
         for column, dtype in getattr(value, "schema", {}).items():
             if dtype.is_temporal():

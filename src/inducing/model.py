@@ -102,10 +102,10 @@ class Model(Module):
         """Sample all layers but the last.
 
         Args:
-            data: the data; those without inputs enter as [N, 1, 0].
+            data: the data. If they have no inputs, the first layer sees [N, 1, 0].
             key: a random key; None if no layer below the last is random.
             replicates: R, the number of samples of each latent variable.
-            shifts: what to add to the latent variables [N, R, d] of layers, by the number of the layer.
+            shifts: arrays [N, R, d] to add to the latent variables of layers, by the number of the layer.
 
         Returns:
             The inputs of the last layer [N, R, D], with R = 1 below the first latent variable, and the sum of the
@@ -326,8 +326,8 @@ class Model(Module):
         exactly, and so is the covariance in expectation over the random features. (For a Matérn 3/2 process the
         sample variance of slopes converges slowly over draws: its frequencies have no fourth moment.)
 
-        A latent variable has one value for all inputs (for an encoder of x, one noise vector), while in
-        `posterior(X, full_cov=True)` every input has its own.
+        A latent variable has one value for all inputs (with an encoder of x, one noise vector). In
+        `posterior(X, full_cov=True)`, by contrast, each input has its own value.
 
         Args:
             key: a random key. The same key gives the same function.
@@ -353,7 +353,7 @@ class Model(Module):
 
 
 def kind_of(value: Any) -> str:
-    """How a message names a wrong argument: by its type, or as a class if someone forgot to call it.
+    """The description of a wrong argument in messages: its type, or the class itself if it was not called.
 
     Examples:
         >>> kind_of(1.0), kind_of(Model)
@@ -363,7 +363,7 @@ def kind_of(value: Any) -> str:
 
 
 def _check_number(latents: int | None, likelihood: AbstractLikelihood) -> None:
-    """Raise a ValueError if there is no number of labels that needs this number of latent functions."""
+    """Raise a ValueError if the likelihood needs another number of latent functions, for any number of labels."""
 
     def needed_by(outputs: int) -> int:
         try:

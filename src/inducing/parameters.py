@@ -63,7 +63,7 @@ class Start(NamedTuple):
     Attributes:
         leaf: the array in the model, recognised by identity.
         value: its starting value, which broadcasts to the shape of `leaf`.
-        far: whether the present value is off by more than a factor of a thousand, so that it must be in other units.
+        far: whether the current value is off by more than a factor of a thousand, so that it must be in other units.
 
     Examples:
         >>> Start(jnp.ones(()), 3.0, far=False).value
@@ -85,11 +85,11 @@ class Constraint(NamedTuple):
     Attributes:
         name: the name of the set, for messages.
         forward: maps unconstrained to natural values; acts on trailing axes.
-        inverse: maps natural to unconstrained values. For NumPy arrays it should return NumPy arrays, so that nothing
+        inverse: maps natural to unconstrained values. It should return NumPy arrays for NumPy arrays, so that nothing
             is compiled before a fit.
         log_jacobian: log |d forward / dx| at the unconstrained x, summed.
         valid: whether concrete natural values are allowed.
-        cure: what to do about a value that is not, for messages.
+        cure: what to pass instead of a value that is not allowed, for messages.
 
     Examples:
         >>> POSITIVE.name, float(POSITIVE.forward(jnp.zeros(()))), POSITIVE.valid(np.array(-1.0))
@@ -135,8 +135,7 @@ def _zero(x: Array) -> Array:
 
 
 def _is_positive(value: np.ndarray) -> bool:
-    """Whether numbers are positive, and so far from the ends of their dtype that the compiler does not take them for 0
-    and products with them do not overflow."""
+    """Whether numbers are positive, neither so small that XLA treats them as 0, nor so large that products overflow."""
     info = jnp.finfo(value.dtype)
     return bool(((value >= float(info.tiny)) & (value <= 1e-4 * float(info.max))).all())
 
@@ -178,7 +177,7 @@ FIXED = Constraint("fixed", lambda x: x, lambda x: x, _zero, lambda v: True, "")
 
 
 MOST = 2**31 - 1
-"""The largest number of anything: JAX counts in 32 bits."""
+"""The largest count of anything, since JAX counts with 32 bits."""
 
 
 def at_least_one(name: str, value: Any) -> int:
@@ -285,7 +284,7 @@ def as_key(key: Any) -> Array:
 
 
 def _is_key(key: Any) -> bool:
-    """Whether a value is a typed key, or the numbers of an old-style one, or stands for either."""
+    """Whether a value is a typed key, an old-style key (an array of integers), or traced."""
     if isinstance(key, jax.core.Tracer):
         return True
     if not isinstance(key, jax.Array | np.ndarray):
@@ -449,7 +448,7 @@ def check_part(name: str, value: Any, kind: "type[Module]") -> None:
 
 
 def _is_numeric(leaf: Any) -> bool:
-    """Whether a leaf is a JAX array of floating-point numbers, or stands for one."""
+    """Whether a leaf is a JAX array of floating-point numbers, or traced."""
     if isinstance(leaf, jax.core.Tracer):
         return True
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -613,7 +612,7 @@ class Module(eqx.Module):
     _such_as: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs: Any):
-        """Check the kinds of all fields before the class's own `__check_init__`, which relies on them."""
+        """Make the class check the kinds of all fields before its own `__check_init__`, which relies on them."""
         super().__init_subclass__(**kwargs)
         own = vars(cls).get("__check_init__")
         if own is not None:
@@ -640,7 +639,7 @@ class Module(eqx.Module):
 
 
 def _numbers_of(value: Any) -> list[Any]:
-    """The leaves of a parameter; a module in place of an array has already checked its parameters."""
+    """The leaves of a parameter, without modules, which have already checked their own parameters."""
     leaves = jax.tree.leaves(value, is_leaf=lambda x: isinstance(x, Module))
     return [leaf for leaf in leaves if not isinstance(leaf, Module)]
 
@@ -669,7 +668,7 @@ def _holds_numbers(value: Any) -> bool:
 
 
 def _called(kind: Any) -> str:
-    """How a message calls what it asks for."""
+    """The description of a kind of value in messages."""
     if isinstance(kind, type) and issubclass(kind, Module) and kind._such_as:
         return kind._such_as
     return f"a {getattr(kind, '__name__', kind)}"
@@ -691,9 +690,9 @@ def _check_leaf(leaf: Any, constraint: Constraint, name: str) -> None:
 
 
 def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared: Any = REAL) -> Any:
-    """The constraint that the fields along `path` declare for the leaf at its end (the innermost wins).
+    """The constraint that the fields along `path` declare for the leaf at its end. The innermost field wins.
 
-    The `role` "allowed" asks for the values that are allowed, also of what is fixed.
+    With `role` "allowed" it is the constraint on allowed values, which fixed parameters have too.
     """
     constraint = undeclared
     for key in path:
@@ -706,7 +705,7 @@ def _constraint_at(tree: Any, path: tuple, role: str = "constraint", undeclared:
             tree = tree[key.idx]
         elif isinstance(key, jtu.DictKey):
             tree = tree[key.key]
-        else:  # a custom container: nothing below it can declare fields that we could read
+        else:  # a custom container, whose fields we cannot read
             break
     return constraint
 
@@ -759,7 +758,7 @@ def check(tree: PyTree) -> None:
 
     Raises:
         ValueError: if a parameter has a value that its field does not allow.
-        TypeError: if a Python number stands in the place of an array.
+        TypeError: if there is a Python number in the place of an array.
 
     Examples:
         >>> class Scale(Module):
@@ -843,8 +842,8 @@ def log_jacobian(tree: PyTree) -> Float[Array, ""]:
 class Partition(eqx.Module):
     """A model split into the arrays that train (unconstrained, each once) and everything else.
 
-    An array that stands in several places of the model, because a module is used twice, is one entry of `free`, so that
-    the places stay tied.
+    An array that occurs in several places of the model, because a module is used twice, is one entry of `free`. The
+    places therefore stay tied.
 
     Attributes:
         free: the unconstrained arrays that train.

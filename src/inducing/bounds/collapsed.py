@@ -71,9 +71,9 @@ def collapsed_elbo(model: Model, data: Any) -> Float[Array, ""]:
 
 @_CollapsedElbo
 def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
-    """`collapsed_elbo` in its faster order of summing alone.
+    """`collapsed_elbo` computed in the faster of its two orders of summing only.
 
-    It compiles faster than `collapsed_elbo` too. It is NaN where rounding would falsify it.
+    It also compiles faster than `collapsed_elbo`. It is NaN where rounding would falsify it.
 
     Examples:
         >>> import inducing as ig
@@ -87,9 +87,9 @@ def quick_bound(model: Model, data: Any) -> Float[Array, ""]:
 
 @_CollapsedElbo
 def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
-    """`collapsed_elbo` in its more accurate order of summing alone.
+    """`collapsed_elbo` computed in the more accurate of its two orders of summing only.
 
-    It is NaN where rounding would falsify even that.
+    It is NaN where rounding would falsify even this order.
 
     Examples:
         >>> import inducing as ig
@@ -102,9 +102,9 @@ def careful_bound(model: Model, data: Any) -> Float[Array, ""]:
 
 
 def orders_of_sums(model: Model, data: Data) -> tuple[AbstractBound, ...]:
-    """What L-BFGS maximises: `quick_bound` as long as it is not NaN, then `careful_bound`.
+    """The bounds that L-BFGS maximises: `quick_bound`, and `careful_bound` for when the former is NaN.
 
-    If the data fit into one block, `careful_bound` alone costs no more.
+    If the data fit into one block, it is `careful_bound` alone, which then costs no more.
 
     Examples:
         >>> import inducing as ig
@@ -122,8 +122,8 @@ def orders_of_sums(model: Model, data: Data) -> tuple[AbstractBound, ...]:
 def bound_of_sample(model: Model, data: Data, bound: Any, num_data: int) -> Float[Array, ""]:
     """The collapsed bound of `num_data` rows, estimated from a random sample of them.
 
-    The weight of each row of the sample grows by num_data/n. This is about right for many rows, but biased, because
-    the bound is not a sum over rows.
+    The weight of each row of the sample is multiplied by num_data/n. The estimate is biased, because the bound is not a
+    sum over rows, but accurate enough if there are many rows.
 
     Args:
         model: a conjugate model.

@@ -13,13 +13,13 @@ from inducing.linalg import Dense
 
 
 def conjugate_layer(model: Any) -> SparseGP | None:
-    """The sparse GP of a model that is one sparse GP with Gaussian noise.
+    """The sparse GP of a conjugate model.
 
     Args:
         model: any model.
 
     Returns:
-        The sparse GP, or None for other models.
+        The sparse GP, or None if the model is not conjugate.
 
     Examples:
         >>> import inducing as ig
@@ -64,7 +64,7 @@ class Conjugate(eqx.Module):
 
 
 def with_q(model: Any, number: int, mean: Float[Array, "L M"], root: Array) -> Any:
-    """The model with another q(w) of the sparse GP in the layer of this number."""
+    """The model with another q(w) of the sparse GP in layer `number`."""
     return eqx.tree_at(lambda m: m.layers[number].as_sparse_gp(), model, replace_fn=lambda gp: gp.with_q(mean, root))
 
 

@@ -40,7 +40,7 @@ def doubly_reparameterised(
     if any(layer.couples_replicates for layer in sampled[latents[0] :]):
         (whole,) = pull(omega)
 
-        def of_replicate(r):  # one at a time, since all at once would take R times the memory
+        def of_replicate(r):  # one at a time, because all at once would take R times the memory
             (each,) = pull(jnp.where(jnp.arange(R)[None] == r, omega, 0.0))
             return jax.tree.map(lambda a: a[:, r], each)
 

@@ -74,13 +74,13 @@ def elbo(
         key: a random key, needed if the model has inner random layers, or if `integrate` is False.
         samples: the number of Monte Carlo samples of the outer expectation.
         importance: R, the number of importance samples of the latent variables of each datum. A larger R gives a
-            tighter bound. It does not matter for models without latent variables.
+            tighter bound. It has no effect on models without latent variables.
         beta: β, the weight of all divergences. The value is a bound for β = 1 only; other weights give β-VI.
         num_data: N, the number of all data, if `data` are a minibatch.
         integrate: whether to integrate the last layer in closed form or by quadrature. If False, the last layer is
             sampled as well, jointly over the replicates of a datum (eq:sparse_gp_iw_lv_marg_lik_3).
-        doubly_reparameterised: whether the encoders get, for R > 1, the gradient of Tucker et al. (2019), whose
-            signal-to-noise ratio does not fall with R. The value and all other gradients stay the same. Encoders
+        doubly_reparameterised: whether to use the gradient of Tucker et al. (2019) for the encoders if R > 1. Its
+            signal-to-noise ratio does not decrease with R. The value and all other gradients stay the same. Encoders
             must not see a layer's sampled input, and `ig.LatentVariable` layers must not be inside a `Skip`.
 
     Returns:
@@ -97,7 +97,7 @@ def elbo(
         >>> bool(ig.elbo(model, data) < ig.log_evidence(model, data))
         True
 
-        The values on minibatches, here of one row, are right on average:
+        The average of the values on minibatches, here of one row, is the value on all data:
 
         >>> rows = [ig.elbo(model, ([x], [y]), num_data=2) for x, y in zip(*data, strict=True)]
         >>> bool(abs(sum(rows) / 2 - ig.elbo(model, data)) < 1e-9)
@@ -132,7 +132,7 @@ def _is_one_number(value: Any) -> bool:
 
 
 def check_beta(beta: Any) -> None:
-    """Raise a ValueError unless `beta` is a number that is at least 0, or a traced one."""
+    """Raise a ValueError unless `beta` is a number of at least 0. Traced values are not checked."""
     if isinstance(beta, jax.core.Tracer):
         return
     plain = isinstance(beta, numbers.Real | jax.Array | np.ndarray) and np.ndim(beta) == 0

@@ -35,8 +35,8 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
     A row of weight w has the likelihood N(y | f, σ²)^w, which is N(y | f, σ²/w) times a constant.
 
-    It does not depend on the features. For n = NP labels value and gradient take n³ operations, all but few of them
-    in matrix products, and memory for about five triangles of n²/2 numbers: 160 MB for n = 3,000 in float64. As an
+    It does not depend on the features. For n = NP labels, value and gradient take n³ operations, nearly all of them in
+    matrix products, and memory for about five triangles of n²/2 numbers: 180 MB for n = 3,000 in float64. As an
     objective, `ig.fit(model, data, objective=ig.log_evidence)` trains an exact GP.
 
     Args:
@@ -48,8 +48,9 @@ def log_evidence(model: Model, data: Any) -> Float[Array, ""]:
 
     Raises:
         TypeError: if the model is of another kind.
-        ValueError: if the data do not fit the model, or the covariance of the labels is not positive definite or so
-            nearly singular that rounding errors would decide the value. (In compiled code the value is then NaN.)
+        ValueError: if the data do not fit the model, or if the covariance of the labels is not positive definite, or so
+            nearly singular that the value would be dominated by rounding errors. (In compiled code the value is then
+            NaN.)
 
     Examples:
         >>> import inducing as ig
@@ -81,8 +82,8 @@ def _constant(count: Float[Array, "N P"], noise: Float[Array, "N P"]) -> Float[A
 def _residuals(conjugate: Conjugate, data: Data) -> tuple[Any, Float[Array, " n"]]:
     """The covariance Kff + Σ of the labels as `Halves`, and y − μ, flattened datum by datum.
 
-    Rows are added until halves are equal. Their labels, and those that do not count, are independent standard normal
-    variables with the value 0, which changes nothing.
+    Rows are padded, so that matrices can be halved. The padding, and labels that do not count, are treated as
+    independent standard normal variables with the value 0. They add only a constant, which `_constant` leaves out.
     """
     prior, (N, P) = conjugate.layer.prior, labels(data)[0].shape
     triangles = (5, N * P, N * P // 2)

@@ -28,16 +28,16 @@ class PrecomputedElbo(AbstractObjective):
 
         log N(y | 0, Q + σ²I) − ½ tr(Kff − Q)/σ²,    Q = Kfu Kuu⁻¹ Kuf
 
-    Inside [a, b], Kuf of `features.Fourier` does not depend on the kernel, so neither do Kuf Kfu and Kuf y. These are
-    computed once, in O(N F); each evaluation then takes O(M³) time with M = 2F + 1, for any number of data. The bound
-    does not depend on q(u), which `ig.fit` sets to its optimum at the end. If you freeze q(u) in the fit, call
+    Inside [a, b], Kuf of `features.Fourier` does not depend on the kernel, and neither do Kuf Kfu and Kuf y. These are
+    computed once, in O(N F). Each evaluation then takes O(M³) time with M = 2F + 1, whatever the number of data. The
+    bound does not depend on q(u), which `ig.fit` sets to its optimum at the end. If you freeze q(u) in the fit, call
     `objective.collapse(result.model)` afterwards.
 
     Args:
         model: one `SparseGP` with a GP prior without mean and `features.Fourier`, and a `Gaussian` likelihood of one
             variance.
         data: (X, y) or `ig.Data`, with one input column inside [a, b] and one output; or an `ig.Stream` of such data,
-            over which this is one pass.
+            which is read once.
 
     Raises:
         TypeError: if the model is of another kind.
@@ -80,7 +80,7 @@ class PrecomputedElbo(AbstractObjective):
 
         Args:
             model: a model with the features of the model that the objective was built from.
-            data: not used; the objective has seen the data.
+            data: not used, since the objective holds the sums over the data.
 
         Returns:
             The bound, one number.
@@ -109,7 +109,7 @@ class PrecomputedElbo(AbstractObjective):
 
         Args:
             model: a model with the features of the model that the objective was built from.
-            data: not used; the objective has seen the data.
+            data: not used, since the objective holds the sums over the data.
 
         Returns:
             The same model with another q(u), in the same coordinates.
@@ -164,7 +164,7 @@ def _features(layer: SparseGP) -> AbstractFeatures:
 
 
 def _are_equal(first: AbstractFeatures, second: AbstractFeatures) -> bool:
-    """Whether features are the same; values under `jit` count as equal."""
+    """Whether features are the same. Traced values are assumed to be equal."""
     if jax.tree.structure(first) != jax.tree.structure(second):
         return False
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)

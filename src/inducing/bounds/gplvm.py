@@ -1,4 +1,4 @@
-"""The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010): the reference for the sampled bound."""
+"""The closed-form bound of the Bayesian GP-LVM (Titsias and Lawrence 2010)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -36,10 +36,10 @@ def gplvm_elbo(model: Model, data: Any) -> Float[Array, ""]:
         Σ_p ( log N(y_p | 0, ψ1 Kuu⁻¹ ψ1ᵀ + σ²I)  with ψ1ᵀψ1 → ψ2, tr Kff → ψ0 )  −  Σ_n KL(q(h_n) ‖ p(h_n))
 
     It is the collapsed bound of each output with tr Kff, Kfu and Kuf Kfu replaced by their expectations under q(h),
-    the ψ-statistics ψ0, ψ1 and ψ2. If labels are missing, those of each output are sums over the labels of that output,
-    which takes O(P M³) instead of O(M³), and a row without any label contributes nothing. `ig.elbo` estimates the bound
-    at the model's own q(u) by sampling h. In expectation it is at most this one, and equal for `gplvm_collapse(model,
-    data)`.
+    the ψ-statistics ψ0, ψ1 and ψ2. If labels are missing, the statistics of each output are sums over its own labels.
+    This takes O(P M³) instead of O(M³). A row without labels contributes nothing. `ig.elbo` estimates the bound at the
+    model's own q(u) by sampling h. Its expectation is at most the value of `gplvm_elbo`, and equal to it for the model
+    `gplvm_collapse(model, data)`.
 
     Args:
         model: a `LatentVariable` layer with a diagonal q(h), and a `SparseGP` layer with inducing points, one
@@ -103,7 +103,7 @@ def _optimal_q(model: Model, data: Data) -> Model:
 
 
 class _Solved(NamedTuple):
-    """What the bound and the optimal q(u) are made of. K is 1, or P if labels are missing or have weights.
+    """The terms of the bound and of the optimal q(u). K is 1, or P if labels are missing or have weights.
 
     Attributes:
         squares: Σ w_n (y_np − μ_p)², over the labels that are present, with the weights w of the rows.
@@ -113,8 +113,7 @@ class _Solved(NamedTuple):
         Lambda: Λ = I + Luu⁻¹ ψ2 Luu⁻ᵀ/σ², stacked along K.
         c: Luu⁻¹ ψ1ᵀ y/σ² [K, M, P/K].
         kl: Σ_n KL(q(h_n) ‖ p(h_n)), over the rows with labels.
-        error: an estimate of the rounding error of tr Luu⁻¹ ψ2 Luu⁻ᵀ, given that entries of ψ2 have a relative error
-            ε [K].
+        error: an estimate of the rounding error of tr Luu⁻¹ ψ2 Luu⁻ᵀ [K], if entries of ψ2 have a relative error ε.
     """
 
     squares: Float[Array, ""]
@@ -128,7 +127,7 @@ class _Solved(NamedTuple):
 
 
 def _by_labels(fn: Callable[[_Solved], Any], model: Model, data: Data) -> Any:
-    """fn of all outputs together if no label is missing and all rows count once, else of each output separately."""
+    """fn of the terms, which are shared by all outputs if no label is missing and there are no weights."""
     mask = labels(data)[1]
     if isinstance(mask, jax.core.Tracer) and data.weight is None:
         together, apart = (lambda a=a: fn(_solved(model, data, a)) for a in (False, True))
@@ -179,7 +178,7 @@ def _solved(model: Model, data: Data, apart: bool) -> _Solved:
 def _psi(
     kernel: AbstractKernel, Z: Array, mean: Array, variance: Array, counts: Array | None
 ) -> tuple[Float[Array, " K"], Float[Array, "N M"], Float[Array, "K M M"]]:
-    """The ψ-statistics of all data (K = 1), or those of the labels of each output (K = P), by how often each counts."""
+    """The ψ-statistics of all data (K = 1) or, given how often each label counts, those of each output (K = P)."""
 
     def statistics(mean: Array, variance: Array) -> PsiStatistics:
         psi = kernel.gaussian_expectations(Z, mean, variance)

@@ -15,7 +15,7 @@ from inducing.parameters import dtype_of
 
 
 class _GlobalImportance(AbstractBound):
-    """Always noisy, and never on minibatches: the defaults of all questions are right."""
+    """It is always noisy and does not take minibatches, so the default answers to all questions are right."""
 
 
 @_GlobalImportance
@@ -29,15 +29,15 @@ def iw_elbo_global(
     beta: float | Float[Array, ""] = 1.0,
     num_data: int | None = None,
 ) -> Float[Array, ""]:
-    """The bound that is importance-weighted over the weights or functions θ themselves (sections 3.2 and 3.4).
+    """The importance-weighted bound with samples of the weights or functions θ (sections 3.2 and 3.4).
 
         E[ log 1/S Σ_s exp( Σ_n log p(y_n | θ_s, h_sn, x_n) + β log p(θ_s)/q(θ_s) + β Σ_n log p(h_sn)/q(h_sn) ) ]
 
-    See eq:iw_vi_iid and eq:iw_vi_lv. It tends to log p(y) as S grows. For `BayesianDense` layers θ are the weights. For
-    `SparseGP` layers θ are u and the values f of the layer, sampled from q(u) p(f | u) jointly over all data, so that
-    p(θ)/q(θ) = p(u)/q(u); this takes O((M + N)³), once for the first layer and for each sample above random layers. One
-    θ serves all data, so that minibatches are not possible. The weight of a row multiplies all of its terms inside the
-    exponential.
+    See eq:iw_vi_iid and eq:iw_vi_lv. It tends to log p(y) as S grows. For `BayesianDense` layers, θ are the weights.
+    For `SparseGP` layers, θ are u and the values f of the layer, sampled from q(u) p(f | u) jointly over all data, so
+    that p(θ)/q(θ) = p(u)/q(u). This takes O((M + N)³) operations, once for the first layer and for each sample above
+    random layers. All data share θ, so minibatches are not possible. The weight of a row multiplies all of its terms
+    inside the exponential.
 
     Args:
         model: the model.

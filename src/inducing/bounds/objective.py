@@ -1,4 +1,4 @@
-"""What an objective is: a function of a model and data that `fit` maximises, with answers to questions about itself."""
+"""Objectives: functions of a model and data that `fit` maximises, with answers to questions about themselves."""
 
 import abc
 import functools
@@ -17,7 +17,7 @@ from inducing.streams import Stream
 
 
 class Optimum(NamedTuple):
-    """How an objective eliminates q(u).
+    """The optimal q(u) of an objective.
 
     Attributes:
         bound: the objective at the optimal q(u), as a function of the other parameters alone.
@@ -44,10 +44,10 @@ class Optimum(NamedTuple):
 class AbstractObjective(abc.ABC):
     """A function of a model and data that `fit` maximises.
 
-    `ig.elbo` and its relatives are objectives. Any function of (model, data) serves as one too: `fit` reads from its
-    signature whether it takes a random `key` and `num_data`, and assumes that it is noisy if it takes a key. Derive a
-    class from this one and implement `__call__` if your objective knows more about itself. Each question has a safe
-    default. `options` are the keyword arguments that `functools.partial` has bound.
+    `ig.elbo` and its relatives are objectives. `fit` also takes any function of (model, data). It reads from the
+    signature whether the function takes a random `key` and `num_data`, and assumes that it is noisy if it takes a key.
+    If more is known about your objective, derive a class from this one, implement `__call__`, and answer the questions.
+    Each question has a safe default. `options` are the keyword arguments that `functools.partial` has bound.
 
     Examples:
         >>> import inducing as ig
@@ -116,9 +116,10 @@ class AbstractObjective(abc.ABC):
 
 
 class AbstractBound(AbstractObjective):
-    """An objective made from a function of a model and checked `Data`, by decorating the function with a subclass.
+    """An objective made from a function of a model and checked `Data`. A subclass decorates the function.
 
-    A call checks the model and the data, then evaluates the function. Name, signature and docstring are the function's.
+    A call checks the model and the data and then evaluates the function. The objective has the name, signature and
+    docstring of the function.
     """
 
     __name__: str

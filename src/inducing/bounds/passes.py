@@ -130,7 +130,7 @@ def sums_of_rows(model: Any, rows: Data) -> Counted:
 
 
 def judged(model: Any, counted: Counted) -> Statistics:
-    """The sums, replaced by NaN if rounding errors would falsify the bound."""
+    """The sums, with a NaN if rounding errors would falsify the bound."""
     return or_nan(counted.stats, Conjugate(model).layer.Kuu(), counted.labels)
 
 

@@ -1,4 +1,4 @@
-"""In which order to sum and whiten, judged by rounding errors.
+"""The order of summing and whitening, chosen by an estimate of rounding errors.
 
 Whitening last is faster but loses more digits. `either` decides while running. `whitened_last_or_nan` and
 `whitened_first_or_nan` compute one order only and give NaN where rounding would falsify the bound, so that a caller can
@@ -20,8 +20,8 @@ from inducing.linalg import AbstractCovariance, Dense, batched
 from inducing.parameters import dtype_of
 from inducing.priors.base import mix_variance, weights
 
-ROUNDING = 0.03  # how many nats of the bound may be due to rounding when whitening last, or for each label
-ROWS = 1024  # the number of rows from which the size of the prior variance of f is estimated
+ROUNDING = 0.03  # the allowed rounding error in nats: of the bound if whitening comes last, else for each label
+ROWS = 1024  # the prior variance of f is estimated from this number of rows
 
 
 def either(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:
@@ -60,9 +60,9 @@ def or_nan(stats: Statistics, Kuu: AbstractCovariance, labels: Float[Array, ""])
 
 
 def allowed_rounding(dtype: Any) -> float:
-    """How many nats of the bound may be due to rounding, for each label.
+    """The allowed rounding error of the bound for each label, in nats.
 
-    In float32, estimates of the error are about ten times the actual errors where it matters, so more is allowed.
+    In float32, the estimates are about ten times the actual errors where it matters, so more is allowed.
 
     Examples:
         >>> allowed_rounding(jnp.float64)
@@ -72,7 +72,7 @@ def allowed_rounding(dtype: Any) -> float:
 
 
 def has_two_orders(conjugate: Conjugate, Kuu: AbstractCovariance) -> bool:
-    """Whether whitening last is an option at all: in float64, and for a dense Kuu."""
+    """Whether whitening last is possible: in float64 and for a dense Kuu."""
     return dtype_of(conjugate) == jnp.float64 and isinstance(Kuu, Dense)
 
 

@@ -7,10 +7,10 @@ label), these are
 
 and three numbers. `whitened_first` and `whitened_last` compute the same sums in two orders.
 
-Symmetry saves work: dΨ = dB Bᵀ + B dBᵀ takes two products in the reverse pass, 2 dB Bᵀ only one. The latter is not
-symmetric, but its symmetric part is dΨ, and it is enough to symmetrise once, after all sums. So the private functions
-of this module have derivatives that are right up to an antisymmetric part. `_symmetrised`, through which both public
-functions return, removes that part: nothing outside this module needs to know about it.
+Symmetry saves work. The derivative dΨ = dB Bᵀ + B dBᵀ takes two products in the reverse pass, while 2 dB Bᵀ takes only
+one. The latter is not symmetric, but its symmetric part is dΨ, and it is enough to symmetrise once, after all sums. So
+the derivatives of the private functions of this module are correct only up to an antisymmetric part. Both public
+functions return through `_symmetrised`, which removes that part, so that callers need not know about it.
 """
 
 from functools import partial
@@ -33,7 +33,8 @@ from inducing.linalg import AbstractCovariance, Dense, batched, root_derivative
 from inducing.numerics.special import quotient
 from inducing.priors.base import AbstractPrior, by_site, mix_variance, weights
 
-FEWEST, MOST, ENTRIES = 1024, 4096, 2**19  # sites of a block, its rows, and covariances that make it large enough
+# A block has about ENTRIES covariances, but at least FEWEST sites and at most MOST rows.
+FEWEST, MOST, ENTRIES = 1024, 4096, 2**19
 
 
 class Statistics(NamedTuple):
@@ -55,7 +56,7 @@ class Statistics(NamedTuple):
 
 
 def whitened_last(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:
-    """The sums of Kuf Kfu, whitened at the end: two large products less, but rounding errors grow with cond(Kuu)."""
+    """The sums of Kuf Kfu, whitened at the end. This saves two large products, but rounding grows with cond(Kuu)."""
     stats = _statistics(conjugate, data, None)
     L, (G, rows, _) = conjugate.layer.prior.num_latents, stats.Psi.shape
     M = rows * G // L
@@ -69,9 +70,9 @@ def whitened_last(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> 
 
 
 def whitened_first(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Statistics:
-    """The sums of A Aᵀ, A = Luu⁻¹ Kuf whitened block by block: rounding errors grow only with √cond(Kuu).
+    """The sums of A Aᵀ, with A = Luu⁻¹ Kuf whitened block by block. Rounding errors grow only with √cond(Kuu).
 
-    For a dense Kuu the derivative with respect to it is taken once, after all sums.
+    The derivative with respect to a dense Kuu is taken once, after all sums.
     """
     if isinstance(Kuu, Dense):
         stats = _statistics(conjugate, data, jax.tree.map(jax.lax.stop_gradient, Kuu))
@@ -89,7 +90,7 @@ def _symmetrised(stats: Statistics) -> Statistics:
 
 @jax.custom_jvp
 def _through_root(K: Array, inverse_root: Array, Psi: Array, c: Array) -> tuple[Array, Array]:
-    """Ψ and c, computed with a Luu⁻¹ that was held fixed; the derivative adds what depends on it.
+    """Ψ and c, which were computed with a fixed Luu⁻¹. The derivative adds the terms that depend on Luu⁻¹.
 
     dLuu⁻¹ = E Luu⁻¹ with E = −Φ(Luu⁻¹ dK Luu⁻ᵀ), so that dΨ = … + E Ψ + Ψ Eᵀ (here 2 E Ψ, to be symmetrised) and
     dc = … + E c.
@@ -111,9 +112,9 @@ def _through_root_jvp(primals, tangents):
 def _statistics(conjugate: Conjugate, data: Data, Kuu: Any) -> Statistics:
     """The sums over all blocks, of Kuf as it is (Kuu is None) or whitened.
 
-    A noise that all labels share is taken out of the sums, which then need no derivative with respect to τ. With a
-    dense Kuu, labels and functions are counted in a fixed unit, √noise: for labels of 1e-12 the reverse pass would
-    multiply 1/noise by Luu⁻¹, which float32 cannot hold.
+    If all labels share one noise variance, it is taken out of the sums, which then need no derivative with respect to
+    τ. With a dense Kuu, labels and functions are also expressed in a fixed unit, √noise. Otherwise, for labels of size
+    1e-12, the reverse pass would multiply 1/noise by Luu⁻¹, and the product would overflow in float32.
     """
     noise = conjugate.likelihood.shared_noise
     if noise is None:
@@ -129,7 +130,7 @@ def _statistics(conjugate: Conjugate, data: Data, Kuu: Any) -> Statistics:
 
 
 def _sums(conjugate: Conjugate, data: Data, Kuu: Any, unit: Array | None) -> Statistics:
-    """The sums over all blocks. With a unit, those of a noise of 1, and c with labels in this unit."""
+    """The sums over all blocks. If there is a unit, the noise variance is taken to be 1, and c is in this unit."""
     N, blocks = len(data), num_blocks(conjugate.layer, len(data))
     size = -(-N // blocks)
     # The last block is filled with copies of the last row, all masked. (A kernel may not be finite at 0.)
@@ -196,9 +197,9 @@ def _at_sites(prior: AbstractPrior, t: Float[Array, "n P"], V: Float[Array, "P c
 
 
 def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -> Float[Array, "L M M"]:
-    """Σ_n τ_nl Kuf[l, :, n] Kuf[l, :, n]ᵀ for each latent; once for all of them if kernel and precisions are shared.
+    """Σ_n τ_nl Kuf[l, :, n] Kuf[l, :, n]ᵀ for each latent, with Kuf whitened first if Kuu is given.
 
-    With a Kuu, Kuf is whitened first.
+    If all latents share kernel and precisions, the sum is computed once.
     """
     L = tau.shape[1]
 
@@ -220,7 +221,7 @@ def _uncoupled(Kuf: Float[Array, "K M n"], tau: Float[Array, "n L"], Kuu: Any) -
 
 
 def _coupled(Kuf: Float[Array, "K M i"], omega: Float[Array, "i L L"]) -> Float[Array, "1 LM LM"]:
-    """Σ_i ω_i[l, k] Kuf[l, :, i] Kuf[k, :, i]ᵀ: one batch of L products for each latent, never all at once."""
+    """Σ_i ω_i[l, k] Kuf[l, :, i] Kuf[k, :, i]ᵀ, by one batch of L products for each latent to save memory."""
     L, M = omega.shape[1], Kuf.shape[1]
     own = jnp.broadcast_to(Kuf, (L, *Kuf.shape[1:]))
 

@@ -104,7 +104,7 @@ def log_mean_exp(values: Float[Array, "N R"]) -> Float[Array, " N"]:
 
 
 def weighted_sum(data: Data, terms: Float[Array, " N"]) -> Float[Array, ""]:
-    """Σ_n weight_n terms_n over the rows that have labels. Other rows contribute nothing, not even a KL."""
+    """Σ_n weight_n terms_n over the rows that have labels. Other rows contribute nothing, not even a KL divergence."""
     seen = jnp.any(labels(data)[1], axis=1)
     if data.weight is None:
         return jnp.sum(jnp.where(seen, terms, 0.0))
@@ -112,7 +112,7 @@ def weighted_sum(data: Data, terms: Float[Array, " N"]) -> Float[Array, ""]:
 
 
 def counts(data: Data) -> Float[Array, "N P"]:
-    """How often each label counts: the weight of its row, and 0 if it is missing."""
+    """How often each label counts: the weight of its row, or 0 if it is missing."""
     y, mask = labels(data)
     weight = jnp.ones((), y.dtype) if data.weight is None else data.weight[:, None]
     return jnp.where(mask, weight, 0.0)

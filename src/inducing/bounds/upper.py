@@ -32,7 +32,7 @@ from inducing.model import Model
 from inducing.priors.base import AbstractPrior
 from inducing.streams import Stream
 
-LABELS = 6000  # the largest number of labels for which products with K̃ are affordable
+LABELS = 6000  # the largest number of labels for which conjugate gradients are used
 STEPS, ROWS = 10, 256  # steps of conjugate gradients, and rows of K̃ in memory at a time
 
 
@@ -102,7 +102,7 @@ def _by_the_trace(stats: Statistics) -> Float[Array, ""]:
 
 
 def _by_conjugate_gradients(conjugate: Conjugate, optimal: Model, data: Data) -> Float[Array, ""]:
-    """2 aᵀỹ − aᵀ(I + K̃) a; labels that do not count have T = 0."""
+    """2 aᵀỹ − aᵀ(I + K̃) a. Labels that do not count have T = 0."""
     prior, x, count = conjugate.layer.prior, inputs(data), counts(data)
     T = jnp.sqrt(jnp.where(count > 0.0, count / conjugate.noise(data), 0.0))  # [N, P]
     y = jnp.where(count > 0.0, labels(data)[0], 0.0)
