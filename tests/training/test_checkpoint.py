@@ -132,7 +132,7 @@ def test_by_default_writing_takes_less_than_a_hundredth_of_the_time(tmp_path, mo
     checkpoint = module.Checkpoint(tmp_path, None, Clock())
     for _ in range(20_000):
         time_is[0] += 0.5
-        checkpoint.numbers([point], lambda: y)
+        checkpoint.numbers(lambda _: y, [point])
     checkpoint.write()
     assert 3 * 3.0 <= writing[0] < 0.01 * time_is[0]
 

@@ -35,7 +35,7 @@ class StreamedAscent(NamedTuple):
     log_prior: Callable | None
 
     def trace(self, free: list[Array], key: Array | None) -> None:
-        """Do nothing: the programs are traced during the first pass."""
+        """Do nothing: the first pass traces the programs."""
 
     def numbers(self, free: list[Array], key: Array | None) -> np.ndarray:
         """The bound at free arrays, followed by its gradient."""

@@ -172,16 +172,15 @@ class Checkpoint:
         if callback is not None:
             watch = watch._replace(callback=lambda progress: not self.replays and callback(progress))
         if held_out is not None:
-            watch = watch._replace(
-                held_out=lambda free: float(self.numbers(free, lambda: np.array([held_out(free)], float))[0])
-            )
+            score = functools.partial(self.numbers, lambda free: np.array([held_out(free)], float))
+            watch = watch._replace(held_out=lambda free: float(score(free)[0]))
         return watch
 
-    def numbers(self, point: list[Array], compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """The numbers at a point: the recorded ones, or else those that `compute` returns, which are then recorded."""
+    def numbers(self, compute: Callable[[list[Array]], np.ndarray], point: list[Array]) -> np.ndarray:
+        """compute(point), which is recorded; or the recorded numbers of an earlier call, if there are any."""
         asked = int.from_bytes(_digest(point)[:8])
         if self._next is None:
-            found = compute()
+            found = compute(point)
             self._values.append((found, asked, self._clock.now()))
             self._tick(self._num_values + len(self._values))
             return found

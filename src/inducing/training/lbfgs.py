@@ -155,7 +155,10 @@ def maximise(
     """
     ascents[0].trace(start, key)
     threading.Thread(target=importlib.import_module, args=("scipy.optimize",)).start()  # while XLA compiles
-    evaluate, *careful = (partial(_numbers, ascent, key, checkpoint) for ascent in ascents)
+    ways = [partial(ascent.numbers, key=key) for ascent in ascents]
+    if checkpoint is not None:
+        ways = [partial(checkpoint.numbers, way) for way in ways]
+    evaluate, *careful = ways
     search = _Search(_with_fallback(evaluate, *careful) if careful else evaluate, start, monitor)
     f, _ = search.value(search.best_x)
     if not np.isfinite(search.best_f):
@@ -174,14 +177,6 @@ def value_and_gradient(ascent: Ascent, free: list[Array], key: Array | None) -> 
     """The objective at free arrays, and its gradient."""
     problem, data, num_data = ascent.problem, ascent.data, ascent.num_data
     return jax.value_and_grad(lambda free: ascent.objective(problem.model(free), data, key, num_data))(free)
-
-
-def _numbers(
-    ascent: Ascent | StreamedAscent, key: Array | None, checkpoint: Checkpoint | None, free: list[Array]
-) -> np.ndarray:
-    """The objective at free arrays, followed by its gradient. A checkpoint records both."""
-    compute = partial(ascent.numbers, free, key)
-    return compute() if checkpoint is None else checkpoint.numbers(free, compute)
 
 
 def _with_fallback(quick: Callable, careful: Callable) -> Callable:
