@@ -20,6 +20,7 @@ SLOW = {  # by what they compile; the others take about two minutes together
     "image_convolution",
     "integral_features",
     "latent_variable_gp",
+    "monotone",
     "more_bounds",
     "nuts",
     "online",

@@ -46,6 +46,7 @@ from inducing.training import initialise as initialise
 from inducing.training import natural_gradient_step as natural_gradient_step
 from inducing.training.deep_gp import deep_gp as deep_gp
 from inducing.training.grow import grow as grow
+from inducing.training.monotone import monotone as monotone
 from inducing.training.nuts import PosteriorSamples as PosteriorSamples
 from inducing.training.nuts import sample_posterior as sample_posterior
 from inducing.training.update import update as update
