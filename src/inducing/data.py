@@ -27,7 +27,10 @@ class Data(eqx.Module):
         index: integers [N] that say which datum each row is. Quantities that belong to single data, such as latent
             variables and known noise, are looked up by it. By default 0, …, N − 1.
         weight: numbers [N] that say how often each row counts: every bound multiplies the term of a row by its weight.
-            A row of weight 2 counts as two equal rows, one of weight 0 is left out. By default 1.
+            A row of weight 2 counts as two equal rows, one of weight 0 is left out. By default 1. Weights are not
+            precisions: equal rows are evidence of little noise. For labels of noise variance σ²/w, such as means of w
+            values, pass known variances, `ig.likelihoods.Gaussian(PerDatum(variance / w, new=variance))`, or a
+            likelihood that trains σ² ("Precision weights" in `docs/choose.md`).
 
     Arrays, nested lists, and pandas or polars frames are accepted.
 

@@ -347,7 +347,9 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         Args:
             X: inputs [N, D].
             y: labels [N] or [N, P]; NaN where one is missing.
-            sample_weight: weights [N]: how often each row counts. By default, once.
+            sample_weight: weights [N]: how often each row counts, as if it were repeated. By default, once. They are
+                not precisions, since repeated labels are evidence of little noise; for noise σ²/w see "Precision
+                weights" in `docs/choose.md`.
 
         Returns:
             The estimator itself.
@@ -374,7 +376,9 @@ class GPRegressor(RegressorMixin, _AbstractGP):
         Args:
             X: new inputs [N, D].
             y: their labels [N] or [N, P]; NaN where one is missing.
-            sample_weight: weights [N]: how often each row counts. By default, once.
+            sample_weight: weights [N]: how often each row counts, as if it were repeated. By default, once. They are
+                not precisions, since repeated labels are evidence of little noise; for noise σ²/w see "Precision
+                weights" in `docs/choose.md`.
 
         Returns:
             The estimator itself.
@@ -561,7 +565,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
         Args:
             X: inputs [N, D].
             y: labels [N] of any type.
-            sample_weight: weights [N]: how often each row counts. By default, once.
+            sample_weight: weights [N]: how often each row counts, as if it were repeated. By default, once.
 
         Returns:
             The estimator itself.
@@ -583,7 +587,7 @@ class GPClassifier(ClassifierMixin, _AbstractGP):
             X: new inputs [N, D].
             y: their labels [N].
             classes: all classes, in the first call; those of the first rows by default.
-            sample_weight: weights [N]: how often each row counts. By default, once.
+            sample_weight: weights [N]: how often each row counts, as if it were repeated. By default, once.
 
         Returns:
             The estimator itself.
