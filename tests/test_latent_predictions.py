@@ -216,3 +216,6 @@ def test_new_rows_get_their_own_q():
     assert float(new.likelihood.variance) == 0.04 and model.layers[0].encoder.mean.shape == (3, 1)
     with pytest.raises(ValueError, match="needs no training"):
         encoded(ENCODERS["amortised"]).infer((None, y))
+    noise = ig.likelihoods.PerDatum([0.04, 0.05, 0.06], new=0.04)
+    with pytest.raises(ValueError, match="infer with a likelihood without them"):
+        ig.Model(model.layers, ig.likelihoods.Gaussian(noise)).infer((None, y))

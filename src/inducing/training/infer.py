@@ -93,8 +93,8 @@ def _check(model: Model) -> None:
         )
     if model.likelihood.num_data() is not None:
         raise ValueError(
-            "the likelihood has PerDatum values, which belong to the training data; replace the likelihood by one with "
-            "the values of the new data, by ig.Model(model.layers, likelihood), and take its training data for `fit`."
+            "the likelihood has PerDatum values, which belong to the training data and not to new data; infer with a "
+            "likelihood without them, such as ig.Model(model.layers, ig.likelihoods.Gaussian(0.1)).infer(data)."
         )
 
 

@@ -185,9 +185,9 @@ def _choose(given: Arguments, case: _Case, stepwise: bool) -> tuple[str, str]:
 
 
 def _is_affordable(model: Model, num_data: int) -> bool:
-    """Whether the collapsed bound is cheap, and its q(u) of the same form as the model's: not diagonal or Kronecker."""
+    """Whether the collapsed bound is cheap, and the model's q(u) is full or coupled, as its optimum is."""
     layer = conjugate_layer(model)
-    if layer is None or qu.is_diagonal(layer.root) or qu.is_kronecker(layer.root):
+    if layer is None or not (qu.is_full(layer.root) or qu.is_coupled(layer.root)):
         return False
     L, M, J = layer.prior.num_latents, layer.num_features, layer.prior.num_sites
     return num_data * J * M**2 * (L if weights(layer.prior) is None else L**2) <= AFFORDABLE
