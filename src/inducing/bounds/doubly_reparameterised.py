@@ -51,7 +51,7 @@ def doubly_reparameterised(
     gradient = jax.lax.stop_gradient(gradient)
     path = sum(
         jnp.sum(gradient[i] * (samples[i] - jax.lax.stop_gradient(samples[i])), axis=(1, 2)) for i in latents
-    )  # zero, with the gradient above
+    )  # its value is zero, and its gradient is the one above
     return log_mean_exp(value) + path
 
 

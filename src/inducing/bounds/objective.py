@@ -155,12 +155,12 @@ class AbstractBound(AbstractObjective):
 class _Function(AbstractObjective):
     """A user's function, about which only its signature is known."""
 
-    takes_minibatches = True  # if it takes num_data
+    takes_minibatches = True  # if its signature has num_data, which `Target` finds out
 
     def __init__(self, function: Callable):
         self._function = function
 
-    def __call__(self, model: Any, data: Any, **options: Any) -> Any:  # checked by `Target`
+    def __call__(self, model: Any, data: Any, **options: Any) -> Any:  # the value is checked by `Target`
         return self._function(model, data, **options)
 
 
@@ -237,10 +237,10 @@ _partials: dict[Any, Callable] = {}
 
 def _known(fn: functools.partial) -> Callable:
     """The first `functools.partial` that held the same, for which programs have been compiled."""
-    options = frozenset((name, type(value)) for name, value in fn.keywords.items())  # 1 and 1.0 are equal
+    options = frozenset((name, type(value)) for name, value in fn.keywords.items())  # because 1 == 1.0
     try:
         return _partials.setdefault((fn.func, fn.args, options, frozenset(fn.keywords.items())), fn)
-    except TypeError:  # options without a hash, such as arrays
+    except TypeError:  # options that cannot be hashed, such as arrays
         return fn
 
 

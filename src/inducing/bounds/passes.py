@@ -35,7 +35,7 @@ from inducing.streams import Stream
 from inducing.streams.agreement import Agreement
 from inducing.streams.stream import arrays_of
 
-CHUNK = 2**16  # the most rows that a device processes at a time
+CHUNK = 2**16  # the largest number of rows that a device processes at a time
 
 
 class Counted(NamedTuple):

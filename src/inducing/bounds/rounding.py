@@ -83,7 +83,7 @@ def rounding(conjugate: Conjugate, data: Data, Kuu: AbstractCovariance) -> Float
     and f, with a relative error of ε; whitening multiplies by |Luu⁻¹|². Actual errors reach ten times this product.
     """
     prior, x = conjugate.layer.prior, inputs(data)
-    every = -(-len(x) // ROWS)  # not the first rows: in sorted data, variances may grow with the row
+    every = -(-len(x) // ROWS)  # not the first rows, because in sorted data variances may grow with the row
     outputs = mix_variance(prior, prior.Kff_diag(x[::every]))
     groups = 1 if weights(prior) is not None else prior.num_latents  # of coupled latents
     of_f = jnp.max(jnp.sum(outputs.reshape(len(outputs), groups, -1), axis=2))

@@ -440,7 +440,7 @@ def stack_width(layers: Sequence[AbstractLayer], inputs: int | None, first: str)
         try:
             following = layer.width(width)
         except ValueError as error:
-            if width is None:  # its inputs are unknown, so it is the layer itself that is wrong
+            if width is None:  # the number of inputs is unknown, so the error is about the layer itself
                 raise ValueError(f"{kind}: {error}") from error
             source = first if i == 0 else f"layers[{i - 1}], a {type(layers[i - 1]).__name__}, gives"
             raise ValueError(f"{source} {width} columns, which do not fit {kind}: {error}") from error

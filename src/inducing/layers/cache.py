@@ -52,7 +52,7 @@ def with_quadratic(factors: Cache) -> Cache:
     transposed = jnp.swapaxes(Kuu.inverse_root, 1, 2)
     C = products(transposed, jnp.swapaxes(products(transposed, rest, "upper"), 1, 2), "upper")
     alpha = batched("root_solve_transpose", Kuu, factors.mean[..., None])[..., 0]
-    # Rounding costs about 100 ε max|C| k² in a variance; the smallest variances are about those at the features.
+    # The rounding error of a variance is about 100 ε max|C| k². The smallest variances are about those at the features.
     smallest = jnp.min(jnp.sum(qu.colour(root, factors.Kuu, L) ** 2, axis=2), axis=1)
     scale = jnp.mean(batched("diagonal", Kuu), axis=1)
     lost = 100.0 * jnp.finfo(C.dtype).eps * jnp.max(jnp.abs(C), axis=(1, 2)) * scale**2

@@ -51,7 +51,7 @@ class Deterministic(AbstractLayer):
     def __init__(self, function: Any):
         if not callable(function):
             raise TypeError(f"function must be a function or an Equinox module of one point, got {shown(function)}.")
-        # A plain function would be a leaf of the pytree; wrapped in a Partial it is part of the tree's structure.
+        # A plain function would be a leaf of the pytree. Inside a Partial it is part of the structure of the pytree.
         is_leaf = any(leaf is function for leaf in jax.tree.leaves(function))
         is_tree = bool(jax.tree.leaves(function)) and not is_leaf
         self.function = function if is_tree else jax.tree_util.Partial(function)

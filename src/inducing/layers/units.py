@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from inducing.layers.sparse_gp import SparseGP
 
 Units = list[tuple[Array, Any]]
-ROWS = 256  # the number of inputs from which a prior standard deviation is estimated
+ROWS = 256  # the prior standard deviation is estimated from this number of inputs
 
 
 def mean_units(layer: "SparseGP", x: Float[Array, "N D"] | None) -> Units:

@@ -77,7 +77,7 @@ def checked(given: Arguments) -> Arguments:
     if given.log_prior is not None:
         _check_log_prior(given.log_prior, model)
     if given.key is not None:
-        as_key(given.key)  # None stays: compiled code makes key 0 where it needs one
+        as_key(given.key)  # None is kept: compiled code makes key 0 where it needs one
     return given._replace(
         data=data,
         stream=stream,
@@ -130,7 +130,7 @@ def _check_functions(given: Arguments) -> None:
         )
     if given.log_prior is not None and not fits(given.log_prior, Callable[[Any], Any]):
         raise TypeError(f"log_prior must be callable as log_prior(model), got {shown(given.log_prior)}.")
-    # any object with Optax's `update` serves, not only Optax's own classes
+    # any object with Optax's method `update` is accepted, not only Optax's own classes
     if given.optimiser is not None and not callable(getattr(given.optimiser, "update", None)):
         raise TypeError(f"optimiser must be an Optax optimiser such as optax.adam(0.01), got {given.optimiser!r}.")
     check_progress(given.progress)
@@ -145,7 +145,7 @@ def _takes_model_and_data(objective: Any) -> bool:
     try:
         signature = inspect.signature(objective)
         signature.bind(None, None, **{name: None for name in ("key", "num_data") if name in signature.parameters})
-    except (TypeError, ValueError):  # ValueError: a function in C whose arguments are not known
+    except (TypeError, ValueError):  # ValueError: a C function whose signature is not known
         return False
     return True
 

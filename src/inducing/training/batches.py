@@ -70,7 +70,7 @@ class Streamed:
             state, found, said = compiled(advance_on)(loop, pace, state, some, rows, *signals)
             self._step, left = self._step + k, left - k
             values.append((found, k))
-            # look at the signals of the previous group, so that two groups are under way at a time
+            # Waiting only for the signals of the previous group keeps two groups under way.
             if before is not None and self._agreement.hears(before):
                 break
             before = said

@@ -83,11 +83,11 @@ class Checkpoint:
     def __init__(self, folder: Path, every: int | None, clock: Clock):
         self._folder, self._every, self._clock = folder, every, clock
         self.look: Callable[[], None] = lambda: None
-        self._start = ""  # the name of the present start
-        self._began = 0.0  # and when it began
+        self._start = ""  # the name of the current start
+        self._began = 0.0  # the time at which it began
         self._state: dict[str, Any] | None = None  # of gradient steps, not yet written
         self._values: list[Record] = []  # of L-BFGS, not yet written
-        self._num_values = 0  # written
+        self._num_values = 0  # the number of values of L-BFGS that have been written
         self._replay: Iterator[Record] = iter(())
         self._next: Record | None = None
         self._steps, self._written, self._pause = 0, time.perf_counter(), SECONDS
@@ -273,7 +273,7 @@ def _mark(value: Any) -> str:
     if isinstance(value, functools.partial):
         bound = [*map(_mark, value.args), *(f"{name}={_mark(v)}" for name, v in value.keywords.items())]
         return f"{_mark(value.func)}({', '.join(bound)})"
-    if callable(value):  # a user's function, which has a name, or an object of a class
+    if callable(value):  # a function, which has a name, or an instance of a user's class
         return getattr(value, "__qualname__", _without_addresses(repr(value)))
     return str(value)
 
@@ -285,7 +285,7 @@ def _difference(name: str, before: str | None, now: str | None) -> str | None:
         return f"{name} is new" if before is None else f"{name} is gone"
     if before.startswith("#") or now.startswith("#"):
         return f"{name} is another"
-    if max(len(before), len(now)) > LONG:  # show where they begin to differ
+    if max(len(before), len(now)) > LONG:  # show the part where they begin to differ
         first = next(
             (i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
         )

@@ -93,7 +93,8 @@ def deep_gp(
     for l in range(num_layers):
         if l in latents:
             layers.append(latents[l])
-            Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))  # equal inputs differ in h
+            # k-means returns fewer points if inputs are equal; they are repeated here, and will differ in h
+            Z = np.resize(Z, (min(num_inducing, len(x)), Z.shape[1]))
             Z, x = _with_latent(latents[l], Z, x, dtype, l)
         width = min(x.shape[1], 30) if width is None else width
         if l < num_layers - 1:

@@ -38,7 +38,7 @@ from inducing.training.run import Run, Seed
 from inducing.training.same_call import check_same_call
 from inducing.training.scales import automatic_scales, with_shorter_lengthscales
 
-SPREAD = 1.5  # standard deviation between starts of the logarithms of positive parameters
+SPREAD = 1.5  # the standard deviation of the perturbations of the logarithms of positive parameters
 
 
 class FitResult(NamedTuple):
@@ -338,7 +338,7 @@ def _attempt(job: _Job, starts: _Starts, number: int, model: Model, watcher: _Wa
     except FloatingPointError as error:  # the objective is not finite at this start
         starts.reached.append(np.nan)
         starts.failed = starts.failed or error
-    except KeyboardInterrupt:  # before this start took a step
+    except KeyboardInterrupt:  # before the first step of this start
         if not starts.outcomes:
             raise
         starts.interrupted = True
@@ -399,7 +399,7 @@ def _one_start(job: _Job, model: Model, parts: Partition, seed: Seed, watcher: _
     watch = Watch(progress, given.callback, given.patience, agreement, build, score, clock, deadline, levels_off)
     run = Run(given, plan, model, problem, seed, watch, checkpoint, passes)
     outcome = run_lbfgs(run) if plan.method in LBFGS else run_gradient_steps(run)
-    if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can go on later
+    if checkpoint is not None and outcome.reason not in ("interrupted", TIME):  # these can be resumed later
         checkpoint.end(outcome)
     return outcome
 
@@ -440,7 +440,7 @@ def _finish(job: _Job, starts: _Starts) -> FitResult:
     build = partial(_build_model, plan, data, passes, best.problem, best.free)
     try:
         trained, jitter = jax.block_until_ready(build())
-    except KeyboardInterrupt:  # training is done: do not lose its result
+    except KeyboardInterrupt:  # training is done, so keep its result
         trained, jitter = jax.block_until_ready(build())
     facts = Facts(
         plan=plan,

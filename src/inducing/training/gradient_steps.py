@@ -71,7 +71,7 @@ def _until_stopped(stepper: "_Stepper", monitor: Monitor, run: Run) -> str:
         new, values = stepper.after(n)
         elapsed = time.perf_counter() - began
         stop = None
-        if not noisy and monitor.step % look == 0:  # the objective before the first step is that of the old state
+        if not noisy and monitor.step % look == 0:  # values[0] is the objective before the step, at the old state
             stop = monitor.judge(stepper.state.free, float(values[0]))
         monitor.record(values)
         stepper.state = new

@@ -56,7 +56,8 @@ def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0
     _check(model)
     rows = _rows(model)
     donors = np.unique(np.linspace(0, len(rows[0]) - 1, DONORS).astype(int))
-    checked_data(model, Data(data.x, data.y, data.mask, np.zeros(len(data), int)))  # there is no q(h) of all rows yet
+    # The index is 0 in this check, because there is no q(h) for all of the rows yet.
+    checked_data(model, Data(data.x, data.y, data.mask, np.zeros(len(data), int)))
     scores = np.asarray(compiled(_scores)(model, data, jnp.asarray(donors), as_key(key)))
     best = donors[scores.argmax(axis=0)]
     new = eqx.tree_at(_rows, model, [a[best] for a in rows])
@@ -71,7 +72,7 @@ def infer(model: Model, data: Any, *, steps: int = 500, learning_rate: float = 0
         objective=partial(elbo, samples=DRAWS),
         method="adam",
         steps=steps,
-        optimiser=optax.adam(optax.cosine_decay_schedule(learning_rate, steps)),  # the bound is noisy, so end slowly
+        optimiser=optax.adam(optax.cosine_decay_schedule(learning_rate, steps)),  # decays, since the bound is noisy
         freeze=others,
         initialise=False,
         progress=False,

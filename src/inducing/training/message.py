@@ -124,8 +124,8 @@ def is_unbounded(plan: Plan, model: Model, parts: Partition, data: Data) -> bool
     enough = mask.sum(axis=0) >= (1 if _trains(means, where) else 2)
     lowest, highest = np.where(mask, y, np.inf).min(axis=0), np.where(mask, y, -np.inf).max(axis=0)
     equal = ((lowest >= highest) & enough)[dense]
-    own = len(kinds) > 1 or any(np.shape(a) == y.shape[1:] for a in jax.tree.leaves(likelihood))  # noise by output
-    return bool(equal.any() if own else equal.size and equal.all())
+    each_has_noise = len(kinds) > 1 or any(np.shape(a) == y.shape[1:] for a in jax.tree.leaves(likelihood))
+    return bool(equal.any() if each_has_noise else equal.size and equal.all())
 
 
 def _trains(part: object, where: dict[int, int]) -> bool:

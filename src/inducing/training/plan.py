@@ -19,7 +19,7 @@ from inducing.training.problem import free_positions
 
 LBFGS = ("collapsed", "lbfgs")
 METHODS = ("auto", "adam", "natgrad", "natgrad-all", "collapsed", "lbfgs")
-BATCH = 1024  # rows in a default minibatch; up to twice as many data are used whole
+BATCH = 1024  # the default size of minibatches; up to twice as many rows are used without minibatches
 AFFORDABLE = 4e9  # the cost N·J·M²·L (L² if coupled) at which the collapsed bound and its gradient take half a second
 REACH = 3.0  # see Plan.reach
 STEPS = {"adam": 5000, "natgrad": 2000, "natgrad-all": 2000, "collapsed": 1000, "lbfgs": 1000}
