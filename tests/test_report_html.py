@@ -70,7 +70,15 @@ def several():
     y = f + 0.1 * rng.normal(size=f.shape)
     y[::5, 1] = np.nan
     model = gp(ig.likelihoods.Gaussian(np.array([0.01, 0.02])), 2)
-    return Contents("Several", model, [Target("first"), Target("second")], columns(), X, y)
+    return Contents(
+        "Several",
+        model,
+        [Target("first"), Target("second")],
+        columns(),
+        X,
+        y,
+        message="7 steps: the time is up; bound 3",
+    )
 
 
 def test_scores_of_numbers():
@@ -275,6 +283,12 @@ def test_reports_without_rows_hold_no_values_of_rows(pages):
     assert len(values & written[1]) < 5  # by chance
     assert "row row" in with_rows and "row row" not in without
     assert "row row" not in pages["no rows"].read_text()
+
+
+def test_the_reader_learns_of_the_time_limit_and_of_all_targets(pages):
+    text = pages["several"].read_text()
+    assert "Training ended at its time limit" in text and "<b>first</b> and <b>second</b>" in text
+    assert "ended at its time limit" not in pages["numbers"].read_text()
 
 
 def test_many_rows_stay_below_the_limit_of_size(tmp_path):

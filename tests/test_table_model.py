@@ -193,6 +193,7 @@ def test_many_categories_share_an_embedding():
     encoder = Encoder.decide(frame)
     (block,) = encoder.embedded
     assert len(block) == 12 and "with a learned embedding" in encoder.described()
+    assert Encoder.from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
 
     kernel = kernel_of("matern52", encoder, jax.random.key(0))
     X = encoder.encode(frame).X

@@ -264,6 +264,15 @@ def test_an_encoder_survives_json_and_names_what_is_missing():
         Encoder.from_json([{"kind": "os.system", "name": "x"}])
 
 
+def test_a_column_of_mostly_rare_values_is_left_out():
+    frequent, rare = ["a", "b", "c", "d"] * 8, [f"rare {i // 2}" for i in range(80)]
+    column = decide("plane", pa.array([*frequent, *rare]), Options())  # 4 of 44 values, in 32 of 112 rows
+    assert column.described == (
+        "left out: 44 different values, and its 4 most frequent values cover only 29% of the rows"
+    )
+    assert decide("plane", pa.array([*frequent, *rare[:60]]), Options()).names[-1] == "plane = other"
+
+
 def test_rows_of_other_kinds_are_named_by_the_first_one():
     rows = Encoder.decide(pd.DataFrame({"x": [1.0, 2.0], "y": [2.0, 1.0]})).encode(
         pd.DataFrame({"y": [1.0, 2.0, None], "x": ["3", "red", None]})

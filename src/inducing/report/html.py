@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 
 from inducing.checks import check_model, checked_data
 from inducing.data import Data, as_data
+from inducing.kernels import AbstractKernel
 from inducing.likelihoods.predictive import Predictive
 from inducing.model import Model
 from inducing.parameters import as_path
@@ -19,9 +21,10 @@ from inducing.report.columns import as_columns
 from inducing.report.contents import Column, Contents, Target, Training
 from inducing.report.effects import FEW, Effect, effect_at, grid
 from inducing.report.measures import Judged, Measure, below, coverage, judge, measures_of, share_of
-from inducing.report.page import escaped, figure, page, plain, table
+from inducing.report.page import escaped, figure, listed, page, plain, table
 from inducing.report.relevance import relevance
 from inducing.report.summary import summary
+from inducing.training.monitor import TIME
 
 MOST_ROWS = 5000  # the most rows that are plotted
 MOST_EFFECTS = 6  # the most columns whose effects are shown
@@ -195,7 +198,7 @@ class _Report:
         """What was fitted, the main scores, and warnings."""
         c = self.contents
         known = sum(own is not None for own in self.judged)
-        what = " and ".join(f"<b>{escaped(target.name)}</b>" for target in c.targets)
+        what = listed([f"<b>{escaped(target.name)}</b>" for target in c.targets])
         kinds = "the probability of each class" if all(target.classes for target in c.targets) else (
             "an expected value, and an interval that should contain the true value in 95 of 100 cases"
         )  # fmt: skip
@@ -259,6 +262,8 @@ class _Report:
                     found.append(
                         f"{share:.1%} of the 95 % intervals of {name} contain the true value: they are {said}."
                     )
+        if TIME in c.message:
+            found.append("Training ended at its time limit. With more time, the model may predict better.")
         if c.left_out:
             found.append("The model does not use these columns: " + ", ".join(map(str, c.left_out)) + ".")
         if not found:
@@ -399,7 +404,7 @@ class _Report:
         c = self.contents
         facts = {**_facts(c), **c.facts}
         if c.message:
-            facts["fit"] = c.message
+            facts["Fit"] = c.message
         out = table(["", ""], [[str(k), str(v)] for k, v in facts.items()], "Model and training", "facts")
         if c.history is not None and np.isfinite(np.asarray(c.history.bound, float)).any():
             out += _grid([self.add(draw.training(c.history))])
@@ -448,16 +453,26 @@ def _facts(c: Contents) -> dict[str, str]:
     Z = model.layers[0].inducing_inputs
     layers = f"{len(model.layers)} layers" if len(model.layers) > 1 else "sparse Gaussian process"
     facts = {
-        "model": layers
+        "Model": layers
         if gp is None or len(model.layers) > 1
         else f"{layers} with {len(gp.mean[0])} inducing variables"
     }
     if gp is not None:
-        facts["kernel"] = ", ".join(dict.fromkeys(type(kernel).__name__ for kernel in gp.prior.kernels))
-    facts["likelihood"] = type(model.likelihood).__name__
-    facts["inputs of the model"] = str(c.X.shape[1] if Z is None else Z.shape[1])
-    facts["trained parameters"] = f"{summary(model).num_trained:,}"
+        facts["Kernel"] = ", ".join(dict.fromkeys(map(_kernel, gp.prior.kernels)))
+    facts["Likelihood"] = type(model.likelihood).__name__
+    facts["Inputs of the model"] = str(c.X.shape[1] if Z is None else Z.shape[1])
+    facts["Trained parameters"] = f"{summary(model).num_trained:,}"
     return facts
+
+
+def _kernel(kernel: AbstractKernel) -> str:
+    """The class of a kernel, and those of the kernels in it."""
+
+    def is_part(node: Any) -> bool:
+        return node is not kernel and isinstance(node, AbstractKernel)
+
+    parts = [_kernel(part) for part in jax.tree.leaves(kernel, is_leaf=is_part) if is_part(part)]
+    return type(kernel).__name__ + (f"({', '.join(parts)})" if parts else "")
 
 
 def _frequent(values: np.ndarray) -> np.ndarray:

@@ -28,6 +28,16 @@ def plain(value: Any) -> str:
     return html.escape(str(value), quote=False)
 
 
+def listed(words: Sequence[str]) -> str:
+    """Words in a sentence.
+
+    Examples:
+        >>> listed(["a"]), listed(["a", "b", "c"])
+        ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str, kind: str = "") -> str:
     """A table of escaped cells. The first cell of each row is its heading.
 
@@ -161,6 +171,7 @@ caption { text-align: left; color: var(--soft); font-size: 0.9rem; padding-botto
 th, td { text-align: left; padding: 0.4rem 1rem 0.4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 thead th { color: var(--soft); font-weight: 600; }
 tbody th { font-weight: 600; }
+th { overflow-wrap: break-word; }
 table.scores tbody th { min-width: 9.5rem; }
 table.scores td:nth-child(2) { font-weight: 600; }
 table.scores td, table.scores thead th:not(:first-child):not(:last-child) { white-space: nowrap; }

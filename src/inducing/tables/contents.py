@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from inducing.report.contents import Column, Contents, Training
 from inducing.report.contents import Target as Shown
+from inducing.report.page import listed
 from inducing.tables.columns import Date, Number, days_of, numbers_of
 from inducing.tables.encoder import Rows, counted
 from inducing.tables.frames import as_table, column_of
@@ -46,7 +47,7 @@ def contents_of(
     copies = f" ({counted(n, 'copy', 'copies')} left out)" if (n := facts["copies"]) else ""
     likelihoods = ", ".join(f"{target.name}: {target.described}" for target in model.targets)
     return Contents(
-        title=f"Predicting {' and '.join(target.name for target in model.targets)}",
+        title=f"Predicting {listed([target.name for target in model.targets])}",
         model=model.model,
         targets=[Shown(target.name, target.classes) for target in model.targets],
         columns=shown,

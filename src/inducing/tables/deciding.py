@@ -24,6 +24,7 @@ from inducing.tables.columns import (
 MOSTLY = 0.9  # the smallest share of cells of text that are numbers or dates; the others then count as gaps
 UNIQUE = 0.5  # text with more different values than this share of the rows is an identifier or free text
 RARE, MOST = 3, 100  # the fewest rows of a category, and the most categories; all others are "other"
+COVERED = 0.3  # the smallest share of the rows that have one of the kept categories
 EMBEDDED, ROWS = 9, 10  # the fewest categories with an embedding, and the fewest rows for each; fewer rows overfit
 IDENTIFIER = re.compile(r"|index|row|unnamed.*|(.*[\W_])?(id|uuid|guid)|.*[a-z](ID|Id)", re.IGNORECASE)
 
@@ -202,11 +203,15 @@ def _category(name: str, cells: pa.Array, reason: str, unique: float) -> Abstrac
     kept = [i for i in order if counts[i] >= least][:MOST]
     if not kept:
         return LeftOut(name, f"each of its {len(texts):,} values occurs in fewer than {least} rows")
+    covered = int(counts[kept].sum())
+    if covered < COVERED * len(present):
+        said = f"its {len(kept):,} most frequent values cover only {covered / len(present):.0%} of the rows"
+        return LeftOut(name, f"{len(texts):,} different values, and {said}")
     values = sorted((texts[i] for i in kept), key=_natural)
     fill = values.index(texts[kept[0]])
     other = len(kept) < len(texts)
     num = len(kept) + other
-    embedded = num >= EMBEDDED and len(present) >= ROWS * num
+    embedded = bool(num >= EMBEDDED and covered >= ROWS * len(kept))
     return Category(name, reason, tuple(values), other, fill, bool((indices < 0).any()), embedded)
 
 

@@ -33,6 +33,7 @@ from inducing.tables.targets import Target, decide_target
 from inducing.training.arguments import check_progress
 from inducing.training.fit import FitResult
 from inducing.training.kernel_search import EXACT
+from inducing.training.monitor import TIME
 
 FEWEST = 20  # the fewest labelled rows of which some are held out
 COPIES = "with the same inputs and the same target; copies are counted once, because they hide the noise"
@@ -343,6 +344,8 @@ class TableModel:
             lines.append(
                 f"{counted(facts['copies'], 'row is a copy of another one', 'rows are copies of others')}, {COPIES}."
             )
+        if TIME in facts["message"]:
+            lines.append("Training ended at the time limit; more time (seconds) may give a better model.")
         lines.append("")
         if (scores := self.scores) is not None:
             lines += [f"Scores on {scores.rows:,} {facts['scored']}:", str(scores), ""]
