@@ -340,6 +340,11 @@ def test_targets_that_cannot_be_learnt(values, says):
         decide_target("y", pa.array(values))
 
 
+def test_grades_in_words_have_no_known_order():
+    with pytest.raises(ValueError, match="has words such as 'poor', whose order is not known"):
+        decide_target("y", pa.array(["poor", "fair", "good"]), "ordinal")
+
+
 def test_unknown_classes_are_refused_when_labels_are_read():
     target = decide_target("y", pa.array(["a", "b"]))
     with pytest.raises(ValueError, match="'c' in row 2, which is not one of the classes a, b"):
@@ -381,6 +386,16 @@ def test_groups_stay_together_and_the_latest_days_are_held_out():
     assert set(held_out(np.arange(50) % 2 == 0, 0) % 2) == {0}  # rows without a label cannot be scored
     with pytest.raises(ValueError, match="too few different values"):
         held_out(np.ones(3, bool), 0, by(["a", "a", "a"]))
+
+
+def test_codes_keep_their_leading_zeros(tmp_path):
+    (tmp_path / "a.csv").write_text('zip,n,share\n"01067",10,0.5\n80331,20,0\n,30,00.5\n')
+    table = read_table(tmp_path / "a.csv")
+    assert table.to_pydict() == {"zip": ["01067", "80331", None], "n": [10, 20, 30], "share": [0.5, 0.0, 0.5]}
+    write_table(tmp_path / "b.csv", table)
+    assert '"01067",10,0.5' in (tmp_path / "b.csv").read_text()
+    (tmp_path / "a.csv").write_text("n,zip\n10,01067")
+    assert read_table(tmp_path / "a.csv")["zip"].to_pylist() == ["01067"]
 
 
 def test_cells_that_a_spreadsheet_would_execute_are_text(tmp_path):

@@ -118,20 +118,30 @@ def _csv(path: Any, na: tuple[str, ...], decimal: str, delimiter: str | None, en
     if not header:
         raise ValueError(f"{path} must have a header and at least one row, but is empty.")
     found = delimiter or max(",;\t|", key=re.sub('"[^"]*"', "", header).count)  # quoted names may contain any delimiter
-    table = csv.read_csv(
-        pa.BufferReader(content),
-        read_options=csv.ReadOptions(block_size=max(1 << 20, min(len(content) // 4, 1 << 26))),
-        parse_options=csv.ParseOptions(delimiter=found, newlines_in_values=b'"' in content),
-        convert_options=csv.ConvertOptions(
-            null_values=[*MISSING, *na],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-            decimal_point=decimal,
-        ),
+    read = csv.ReadOptions(block_size=max(1 << 20, min(len(content) // 4, 1 << 26)))
+    parse = csv.ParseOptions(delimiter=found, newlines_in_values=b'"' in content)
+    convert = csv.ConvertOptions(
+        null_values=[*MISSING, *na], strings_can_be_null=True, quoted_strings_can_be_null=True, decimal_point=decimal
     )
+    table = csv.read_csv(pa.BufferReader(content), read, parse, convert)
+    whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
+    if whole and re.search(rb'[%b\n"]0\d+(?:[%b\r\n"]|$)' % (2 * (re.escape(found.encode()),)), content):
+        convert.include_columns, convert.column_types = whole, dict.fromkeys(whole, pa.string())
+        table = _with_codes(table, csv.read_csv(pa.BufferReader(content), read, parse, convert))
     if (broken := next((f.name for f in table.schema if pa.types.is_binary(f.type)), None)) is not None:
         raise UnicodeError(f"column {broken!r}")
     return _without_empty_rows(table.rename_columns([column.strip() for column in table.column_names]))
+
+
+def _with_codes(table: pa.Table, texts: pa.Table) -> pa.Table:
+    """The table with text instead of whole numbers, some of which are codes that begin with zeros."""
+    from pyarrow.compute import MatchSubstringOptions, call_function  # functions by name, as type checkers need
+
+    zeros = MatchSubstringOptions(r"^\s*0\d")
+    for name in texts.column_names:
+        if call_function("any", [call_function("match_substring_regex", [texts[name]], zeros)]).as_py():
+            table = table.set_column(table.column_names.index(name), name, texts[name])
+    return table
 
 
 def _without_empty_rows(table: pa.Table) -> pa.Table:

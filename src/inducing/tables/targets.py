@@ -247,6 +247,11 @@ def _asked(
             raise ValueError(
                 f"the target {name!r} has {len(texts):,} different values, but likelihood {likelihood!r} needs two."
             )
+        if kind == "grades" and wrong.any():
+            raise ValueError(
+                f"the target {name!r} has words such as {texts[0]!r}, whose order is not known, but likelihood "
+                f"{likelihood!r} needs it; replace them by numbers in their order, such as 1, 2 and 3."
+            )
         return Target(name, kind, "as requested", _in_order(texts))
     if wrong.any():
         raise ValueError(f"the target {name!r} has values that are not numbers, which likelihood {likelihood!r} needs.")
