@@ -56,6 +56,8 @@ class PrecomputedElbo(AbstractObjective):
         True
     """
 
+    needs_data = False
+
     def __init__(self, model: Model, data: Any):
         check_model(model)
         layer, _, _ = _parts(model)
@@ -93,10 +95,6 @@ class PrecomputedElbo(AbstractObjective):
         trace = self.num_data * kernel.diag(self._somewhere)[0] / noise
         constant = -self.num_data * jnp.log(2.0 * np.pi * noise) - self.yy / noise
         return 0.5 * (constant + quadratic - Lambda.logdet() - trace + explained)
-
-    @property
-    def needs_data(self) -> bool:
-        return False
 
     def is_noisy(self, model: Any, options: Mapping[str, Any]) -> bool:
         return False

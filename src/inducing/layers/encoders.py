@@ -89,6 +89,7 @@ class PerDatumEncoder(AbstractEncoder):
     mean: Float[Array, "N d"] = real()
     scale: Float[Array, "N d"] = positive()
     lower: Float[Array, "N k"] | None = real()
+    sees = ("index",)
 
     def __init__(self, mean: Any, scale: Any = 1.0, full: bool = False):
         mean = as_numbers("mean", mean)
@@ -114,10 +115,6 @@ class PerDatumEncoder(AbstractEncoder):
         lower = (self.mean.shape[0], _num_lower(self.mean.shape[1]))
         if self.lower is not None and self.lower.shape != lower:
             raise ValueError(f"lower has shape {list(self.lower.shape)}; a mean {list(self.mean.shape)} needs {lower}.")
-
-    @property
-    def sees(self) -> tuple[str, ...]:
-        return ("index",)
 
     def __call__(self, x, data, dim):
         N = self.mean.shape[0]
