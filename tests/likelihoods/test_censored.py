@@ -141,6 +141,9 @@ def test_refusals():
         L.Censored(L.Softmax(3))
     with pytest.raises(TypeError, match="a likelihood with a cdf"):
         L.Censored(NoDistribution())
+    for likelihood in (L.Beta(), L.NegativeBinomial()):  # JAX does not differentiate their cdfs
+        with pytest.raises(TypeError, match="whose cdf has derivatives"):
+            L.Censored(likelihood)
     with pytest.raises(ValueError, match="lower 2 above upper 1 in row 0"):
         L.Censored(L.Weibull()).check(np.array([[2.0, 1.0]]))
     with pytest.raises(ValueError, match="pairs \\[lower, upper\\] in 2 columns"):
@@ -150,6 +153,21 @@ def test_refusals():
 class NoDistribution(L.AbstractQuadratureLikelihood):
     def log_prob(self, f, y, *, index=None):
         return -((y - f) ** 2)
+
+
+def test_outputs_of_different_kinds():
+    """The terms of lifetimes and counts, and their focus, are those of each output by itself."""
+    parts, f = (L.Weibull(1.5), L.Poisson()), jnp.array([[0.3, 0.8], [-0.2, 1.0], [0.1, 0.4]])
+    first, second = jnp.array([[0.7, NAN], [NAN, 1.3], [0.4, 2.5]]), jnp.array([[1.0, 4.0], [2.0, NAN], [3.0, 3.0]])
+    both = L.Censored(L.PerOutput(parts), num_outputs=2)
+    y = jnp.stack([first[:, 0], second[:, 0], first[:, 1], second[:, 1]], axis=1)
+    both.check(np.asarray(y))
+    for name in ("log_prob", "expected_log_prob"):
+        given = (lambda s: (f[:, s],)) if name == "log_prob" else (lambda s: (f[:, s], 0.5 * jnp.ones_like(f[:, s])))
+        terms = getattr(both, name)(*given(slice(None)), y)
+        for p, labels in enumerate((first, second)):
+            alone = getattr(L.Censored(parts[p]), name)(*given(slice(p, p + 1)), labels)
+            np.testing.assert_allclose(terms[:, p] + terms[:, p + 2], alone.sum(axis=1), rtol=1e-12)
 
 
 def test_a_side_without_bounds_is_not_a_missing_output():

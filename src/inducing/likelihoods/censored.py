@@ -19,6 +19,12 @@ from inducing.parameters import as_whole, fixed, question
 TRAINING_NODES = 64
 
 
+def _sum_of_tails(parts: tuple[AbstractLikelihood, Array], y: Array) -> Array:
+    likelihood, f = parts
+    low, high = likelihood.log_tails(f, y)
+    return jnp.sum(low + high)
+
+
 class Censored(AbstractLikelihood):
     """Censored labels of another likelihood, of which only bounds are known, such as lifetimes that have not ended.
 
@@ -44,7 +50,8 @@ class Censored(AbstractLikelihood):
         below: truncation from above; inf where there is none.
 
     Raises:
-        TypeError: if `base` has no cdf, or its outputs depend on several latents.
+        TypeError: if `base` has no cdf, or its outputs depend on several latents, or its cdf has no derivatives in JAX,
+            like those of `Beta` and `NegativeBinomial`.
 
     Examples:
         >>> import inducing as ig
@@ -75,6 +82,12 @@ class Censored(AbstractLikelihood):
             jax.eval_shape(lambda f, y: self.base.log_tails(f, y), one, one)
         except NotImplementedError as error:
             raise TypeError(f"Censored needs a likelihood with a cdf: {error}") from error
+        try:  # JAX has no derivative of the incomplete beta function by its parameters
+            jax.eval_shape(lambda f, y: eqx.filter_grad(_sum_of_tails)((self.base, f), y), one, one)
+        except ValueError as error:
+            raise TypeError(
+                f"Censored needs a likelihood whose cdf has derivatives, not {type(self.base).__name__}: {error}"
+            ) from error
 
     @property
     def joint(self) -> bool:
@@ -132,7 +145,11 @@ class Censored(AbstractLikelihood):
     def start(self, y: np.ndarray) -> LatentStart:
         lower, upper = self._bounds(y)
         middle = np.where(np.isnan(lower), upper, np.where(np.isnan(upper), lower, 0.5 * (lower + upper)))
-        return self.base.start(np.round(middle) if self.base.supports[0].kind == "count" else middle)
+        return self.base.start(np.where(self._counts(), np.round(middle), middle))
+
+    def _counts(self) -> np.ndarray:
+        """Which outputs are counts, [1, P] or [1, 1]."""
+        return np.array([[support.kind == "count" for support in self.base.supports]])
 
     def _bounds(self, y: Any) -> tuple[Any, Any]:
         P = self.num_outputs
@@ -184,8 +201,8 @@ class Censored(AbstractLikelihood):
         """log P(lower < label ≤ upper | f), where a bound that is not finite is none; counts may equal `lower`."""
         below, above = jnp.isfinite(lower), jnp.isfinite(upper)
         fill = jnp.asarray(self.base.fill, f.dtype)
-        if self.base.supports[0].kind == "count":
-            below, lower = below & (lower > 0), lower - 1
+        counts = self._counts()
+        below, lower = below & ((lower > 0) | ~counts), jnp.where(counts, lower - 1, lower)
         low, above_low = self.base.log_tails(f, jnp.where(below, lower, fill), index=index)
         high, above_high = self.base.log_tails(f, jnp.where(above, upper, fill), index=index)
         left = high < above_low  # of two differences, the one of smaller numbers
@@ -217,7 +234,7 @@ class Censored(AbstractLikelihood):
         )
 
     def _untruncated(self) -> "Censored":
-        return Censored(self.base, self.num_outputs)
+        return eqx.tree_at(lambda c: (c.above, c.below), self, (None, None), is_leaf=lambda leaf: leaf is None)
 
     @question
     def distribution(self, f, *, index=None):

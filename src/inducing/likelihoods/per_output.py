@@ -120,6 +120,16 @@ class PerOutput(AbstractLikelihood):
             [lik.distribution(f[..., s], index=index) for lik, s in zip(self.likelihoods, self._slices(), strict=True)]
         )
 
+    def log_tails(self, f, y, *, index=None):
+        return self._pairs(lambda lik, f, y: lik.log_tails(f, y, index=index), [f[..., s] for s in self._slices()], y)
+
+    def focus(self, y, *, index=None):
+        return self._pairs(lambda lik, y, _: lik.focus(y, index=index), self._labels(y), y)
+
+    def _pairs(self, fn: Callable[..., tuple[Array, Array]], first: Sequence, y: Array) -> tuple[Array, Array]:
+        each = [fn(*args) for args in zip(self.likelihoods, first, self._labels(y), strict=True)]
+        return jnp.concatenate([a for a, _ in each], axis=-1), jnp.concatenate([b for _, b in each], axis=-1)
+
     def predictive_log_prob(self, mean, cov, y, *, index=None):
         return self._columns(
             lambda lik, q, y: lik.predictive_log_prob(*q, y, index=index), self._gaussians(mean, cov), self._labels(y)

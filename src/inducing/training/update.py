@@ -52,7 +52,9 @@ def update(
     Args:
         model: a model of one `SparseGP` layer, with any prior, features and likelihood. An exact posterior
             (`prior.condition`) becomes a sparse one first, with `features`, or with all its rows as inducing points.
-        data: the new rows, (X, y) or an `ig.Data`, which may have weights.
+        data: the new rows, (X, y) or an `ig.Data`, which may have weights. If the likelihood holds values of single
+            rows (`PerDatum`, or bounds of `Censored`), first give the model one with those of the new rows:
+            `ig.Model(model.layers, likelihood)`.
         memory: λ, from 0 to 1. With λ < 1 each update discounts the old rows, which suits processes that drift: after
             k more updates the weight of a row is λ^k.
         features: new features u that replace the old ones, for all latents, or a tuple with those of each latent.
