@@ -343,6 +343,16 @@ def test_targets_that_cannot_be_learnt(values, says):
 def test_grades_in_words_have_no_known_order():
     with pytest.raises(ValueError, match="has words such as 'poor', whose order is not known"):
         decide_target("y", pa.array(["poor", "fair", "good"]), "ordinal")
+    for likelihood in (None, "ordinal"):
+        target = decide_target("y", pa.array(["poor", "good", "fair"]), likelihood, order=("poor", "fair", "good"))
+        assert target.kind == "grades" and target.classes == ("poor", "fair", "good")
+
+
+def test_hours_and_periods_of_pandas():
+    frame = pd.DataFrame({"took": pd.to_timedelta([30, 90], "min"), "month": pd.period_range("2020-01", periods=2)})
+    encoder = Encoder.decide(frame)
+    assert encoder.described().splitlines() == ["took   number in hours", "month  date, encoded as days"]
+    assert encoder.encode(frame).X.tolist() == [[0.5, 18262.0], [1.5, 18263.0]]
 
 
 def test_unknown_classes_are_refused_when_labels_are_read():

@@ -68,7 +68,8 @@ def decide(name: str, cells: pa.Array, options: Options) -> AbstractColumn:
     if not seen:
         return LeftOut(name, "it is empty")
     kind = cells.type
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    unknown = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    if unknown or isinstance(kind, pa.BaseExtensionType):
         return LeftOut(name, f"it holds values of type {kind}")
     if name in options.categorical:
         return _category(name, cells, "as requested", unique=1.0)
@@ -78,11 +79,10 @@ def decide(name: str, cells: pa.Array, options: Options) -> AbstractColumn:
         return _yes_no(name, cells, ["False", "True"], "its values are true and false")
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _date(name, cells, "iso", "its values are dates")
-    return (
-        _text(name, cells, options)
-        if is_text(cells)
-        else _number(name, cells, "its values are numbers", options.decimal)
-    )
+    if is_text(cells):
+        return _text(name, cells, options)
+    unit = "hours" if pa.types.is_time(kind) or pa.types.is_duration(kind) else ""
+    return _number(name, cells, "its values are numbers", options.decimal, unit)
 
 
 def _number(

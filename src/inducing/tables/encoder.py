@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from inducing.tables.columns import AbstractColumn, Category, Encoded, LeftOut, column_from_json
+from inducing.tables.columns import AbstractColumn, Category, Encoded, LeftOut, column_from_json, texts_of
 from inducing.tables.deciding import Options, decide
 from inducing.tables.frames import as_table, as_texts, check_decimal, check_texts, column_of
 
@@ -229,3 +229,19 @@ def categorical_columns(table: pa.Table) -> tuple[str, ...]:
     """
     text = (pa.string(), pa.large_string(), pa.string_view())
     return tuple(f.name for f in table.schema if pa.types.is_dictionary(f.type) and f.type.value_type not in text)
+
+
+def ordered_values(table: pa.Table, name: str) -> tuple[str, ...]:
+    """The values of a column of an ordered categorical type, in their order; empty for other columns.
+
+    Examples:
+        >>> import pandas as pd
+        >>> grades = pd.Categorical(["good", "poor"], ["poor", "fair", "good"], ordered=True)
+        >>> ordered_values(as_table(pd.DataFrame({"grade": grades})), "grade")
+        ('poor', 'good')
+    """
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type) or not column.type.ordered or not column.num_chunks:
+        return ()
+    seen = set(texts_of(column_of(table, name))[0])
+    return tuple(text for text in texts_of(column.unify_dictionaries().chunk(0).dictionary)[0] if text in seen)

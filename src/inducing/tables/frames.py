@@ -124,7 +124,9 @@ def as_table(frame: Any) -> pa.Table:
 
 
 def _series(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
-    """Convert a column of pandas. A column with both numbers and text becomes text."""
+    """Convert a column of pandas. A column with both numbers and text becomes text, and periods become dates."""
+    if str(series.dtype).startswith("period"):
+        series = series.dt.to_timestamp()
     try:
         return pa.Array.from_pandas(series)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):

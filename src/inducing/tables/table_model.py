@@ -23,7 +23,7 @@ from inducing.report.measures import baseline_of
 from inducing.report.summary import summary
 from inducing.tables.columns import LeftOut, numbers_of
 from inducing.tables.deciding import Options
-from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_names, counted
+from inducing.tables.encoder import Encoder, Rows, categorical_columns, check_names, counted, ordered_values
 from inducing.tables.fitting import Settings, train_further, train_model
 from inducing.tables.frames import as_table, as_texts, check_decimal, check_texts, column_of, like
 from inducing.tables.scoring import Scores, score
@@ -138,7 +138,10 @@ class TableModel:
         settings = Settings(kernel, noise, num_layers, seconds, seed)
         classes = {*categorical, *categorical_columns(table)}
         targets = tuple(
-            decide_target(name, column_of(table, name), likelihood, decimal, name in classes) for name in names
+            decide_target(
+                name, column_of(table, name), likelihood, decimal, name in classes, ordered_values(table, name)
+            )
+            for name in names
         )
         reading: dict[str, Any] = {"date_format": date_format, "decimal": decimal}
         columns = {"drop": drop, "categorical": categorical, **reading}

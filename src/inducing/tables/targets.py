@@ -166,7 +166,12 @@ NAMES = {  # names of likelihoods, which the user may give instead of a kind
 
 
 def decide_target(
-    name: str, cells: pa.Array, likelihood: str | None = None, decimal: str = ".", categorical: bool = False
+    name: str,
+    cells: pa.Array,
+    likelihood: str | None = None,
+    decimal: str = ".",
+    categorical: bool = False,
+    order: tuple[str, ...] = (),
 ) -> Target:
     """Decide what kind of target a column is.
 
@@ -176,6 +181,7 @@ def decide_target(
         likelihood: the kind or the likelihood, if the user gives it.
         decimal: the decimal mark of numbers that are stored as text.
         categorical: whether numbers are classes.
+        order: the values in their order, if the type of the column says it.
 
     Returns:
         The target.
@@ -198,9 +204,11 @@ def decide_target(
     values, wrong = numbers_of(cells, decimal)
     present = values[~np.isnan(values)]
     if likelihood is not None:
-        return _asked(name, texts, present, wrong, likelihood, decimal)
+        return _asked(name, texts, present, wrong, likelihood, decimal, order)
     if len(texts) == 2:
         return Target(name, "two values", "it has two different values", _in_order(texts))
+    if order:
+        return Target(name, "grades", "its type is ordered", order)
     if categorical:
         return Target(name, "classes", "it is categorical", _in_order(texts))
     seen = int(np.sum(indices >= 0))
@@ -237,7 +245,13 @@ def _kind_of_numbers(y: np.ndarray) -> tuple[str, str]:
 
 
 def _asked(
-    name: str, texts: list[str], present: np.ndarray, wrong: np.ndarray, likelihood: str, decimal: str
+    name: str,
+    texts: list[str],
+    present: np.ndarray,
+    wrong: np.ndarray,
+    likelihood: str,
+    decimal: str,
+    order: tuple[str, ...],
 ) -> Target:
     kind = NAMES.get(likelihood.lower(), likelihood.lower())
     if kind not in KINDS:
@@ -247,12 +261,12 @@ def _asked(
             raise ValueError(
                 f"the target {name!r} has {len(texts):,} different values, but likelihood {likelihood!r} needs two."
             )
-        if kind == "grades" and wrong.any():
+        if kind == "grades" and wrong.any() and not order:
             raise ValueError(
                 f"the target {name!r} has words such as {texts[0]!r}, whose order is not known, but likelihood "
                 f"{likelihood!r} needs it; replace them by numbers in their order, such as 1, 2 and 3."
             )
-        return Target(name, kind, "as requested", _in_order(texts))
+        return Target(name, kind, "as requested", order or _in_order(texts))
     if wrong.any():
         raise ValueError(f"the target {name!r} has values that are not numbers, which likelihood {likelihood!r} needs.")
     target = Target(name, kind, "as requested", (), decimal)
