@@ -167,3 +167,15 @@ def test_refusals():
         ig.update(model_of(), (X, Y), steps=3)
     with pytest.raises(ValueError, match="memory must be a number from 0 to 1"):
         ig.update(model_of(), (X, Y), memory=2.0)
+
+
+def test_noise_of_single_rows_is_given_anew_with_each_update():
+    noise = np.linspace(0.01, 0.3, len(X))
+
+    def known(layers, rows):
+        return ig.Model(layers, ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(noise[rows], new=0.0)))
+
+    first, second = slice(0, 12), slice(12, 24)
+    model = ig.update(known(model_of().layers, first), (X[first], Y[first]))
+    model = ig.update(known(model.layers, second), (X[second], Y[second]))
+    same_q(model, ig.collapse(known(model_of().layers, slice(None)), (X, Y)), 1e-8)
