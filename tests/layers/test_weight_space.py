@@ -240,7 +240,9 @@ def test_bad_input_is_refused(unchecked):
     with pytest.raises(TypeError, match=r"key must be a random key .* got 3"):
         ig.BayesianDense(2, 1, key=3)
     pair = ig.Model([ig.Deterministic(lambda v: (v, v)), layer(False)], ig.likelihoods.Gaussian())
-    with pytest.raises(ValueError, match=r"layers\[0\], a Deterministic: .* a number or a vector, but it gives a tuple"):
+    with pytest.raises(
+        ValueError, match=r"layers\[0\], a Deterministic: .* a number or a vector, but it gives a tuple"
+    ):
         pair.predict(np.zeros((1, D)))
     with pytest.raises(ValueError, match=r"root has shape \[2, 2\]; 6 weights need \[6, 6\]"):
         ig.BayesianDense(2, 2, root=np.eye(2))
