@@ -120,6 +120,7 @@ def test_groups_are_no_inputs_and_the_second_fit_starts_at_the_first(monkeypatch
     """The kernel is searched once; the evidence of all rows then improves on the first fit's hyperparameters."""
     frame = houses(60).drop(columns="truth")
     frame["street"] = [f"street {i % 20}" for i in range(60)]
+    frame["town"] = [f"town {i % 20}" for i in range(60)]  # those of the held-out streets occur in no other row
     searched: list[int] = []
 
     def train(data, *others, **options):
@@ -129,6 +130,7 @@ def test_groups_are_no_inputs_and_the_second_fit_starts_at_the_first(monkeypatch
     monkeypatch.setattr("inducing.tables.fitting.train", train)
     model = TableModel.fit(frame, target="price", split_by="street", kernel="matern52", progress=False)
     assert searched == [54] and "The first fit: " in model.facts["message"]
+    assert model.held_out.model.encoder == model.encoder
     assert "street  left out: its groups are held out as a whole" in model.encoder.described()
     assert model.model.layers[0].num_features == 60
     data = (model.encoder.encode(frame).X, frame.price.to_numpy())

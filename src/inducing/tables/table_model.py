@@ -93,7 +93,8 @@ class TableModel:
         """Train a model that predicts some columns of a table from its other columns.
 
         To score the model, a tenth of the labelled rows (at most 10,000) is held out, and a first model is trained on
-        the other rows. The returned model is then trained on all rows.
+        the other rows. The returned model starts there, and is trained on all rows. How inputs are encoded is decided
+        once, from the inputs of all labelled rows.
 
         Args:
             frame: a pandas or polars data frame or a pyarrow table. Empty cells of targets are missing labels.
@@ -153,8 +154,8 @@ class TableModel:
             announce(_decisions(targets, encoder))
         if test is not None:
             _check_test(as_table(test), encoder, targets)
-        held = job.held_out() if test is None else None
-        model = job.train(labelled, "on all rows", 1.0, None if held is None else held.model)
+        held = job.held_out(encoder) if test is None else None
+        model = job.train(encoder, labelled, "on all rows", 1.0, None if held is None else held.model)
         if test is not None:
             held = HeldOut(model, as_table(test), table, None)
         scores = None if held is None else held.model.evaluate(held.rows)
@@ -477,20 +478,21 @@ class _Job:
         reasons = {name: LeftOut(name, "its groups are held out as a whole") for name in groups}
         return Encoder(tuple(reasons.get(column.name, column) for column in encoder.columns))
 
-    def held_out(self) -> HeldOut | None:
+    def held_out(self, encoder: Encoder) -> HeldOut | None:
         """Hold some rows out and train a model on the others; None if few rows have labels."""
         labelled = np.flatnonzero(self.labelled)
         if len(labelled) < FEWEST:
             return None
         rows = held_out(self.labelled, self.settings.seed, self.by)
         rest = np.setdiff1d(labelled, rows)
-        model = self.train(rest, f"without {len(rows)} held-out rows", FIRST)
+        model = self.train(encoder, rest, f"without {len(rows)} held-out rows", FIRST)
         return HeldOut(model, self.table.take(rows), self.table.take(rest), rows)
 
-    def train(self, rows: np.ndarray, label: str, share: float, first: TableModel | None = None) -> TableModel:
-        """Train a model on some rows in a share of the time that is left, starting at `first` if possible."""
+    def train(
+        self, encoder: Encoder, rows: np.ndarray, label: str, share: float, first: TableModel | None = None
+    ) -> TableModel:
+        """Train a model on some rows in a share of the time that is left, starting at `first` if it is given."""
         table = self.rows(rows)
-        encoder = self.encoder(table)
         encoded = encoder.encode(table)
         Y = labels_of(table, self.targets)
         for target, y in zip(self.targets, Y.T, strict=True):
@@ -506,7 +508,7 @@ class _Job:
             X, Y, copies = X[once], Y[once], len(X) - len(once)
         with jax.enable_x64(True):
             data, told = Data(X, Y, weight=weight), self.progress and label
-            if first is not None and first.encoder.names == encoder.names:
+            if first is not None:
                 result = train_further(first.model, data, self.settings, seconds, told)
                 result = result._replace(message=f"{result.message} The first fit: {first.facts['message']}")
             else:
