@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import inducing as ig
-from inducing.tables import Encoder, TableModel
+from inducing.tables import Encoder, TableModel, read_table
 from inducing.tables.fitting import kernel_of
 from inducing.training import automatic
 
@@ -272,3 +272,43 @@ def test_facts_are_plain_values(model):
         "seed": 0,
     }
     assert len(model.facts["sha256"]) == 64 and model.facts["versions"]["inducing"] == ig.__version__
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_ordinary_tables_without_options_against_scikit_learn_with_cleaned_columns(data_dir):
+    """An exact GP for cars, and logistic regression for the weather; of penguins, the log-loss is known to be low."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def fitted(name, target):
+        frame = read_table(data_dir / "tables" / f"{name}.csv").to_pandas().dropna(subset=[target])
+        order = np.random.default_rng(0).permutation(len(frame))
+        train, test = frame.iloc[order[len(frame) // 5 :]], frame.iloc[order[: len(frame) // 5]]
+        return TableModel.fit(train, target=target, test=test, progress=False, seconds=120), train, test
+
+    model, *rows = fitted("cars", "Miles_per_Gallon")
+    clean = [
+        r.drop(columns=["Miles_per_Gallon", "Name", "Year"]).assign(y=pd.to_datetime(r.Year).dt.year) for r in rows
+    ]
+    train, test = (pd.get_dummies(c.fillna(clean[0].Horsepower.median()), dtype=float).to_numpy(float) for c in clean)
+    kernel = ConstantKernel(100.0) * Matern(np.ones(train.shape[1]), nu=2.5) + WhiteKernel(1.0)
+    gp = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True))
+    error = gp.fit(train, rows[0].Miles_per_Gallon).predict(test) - rows[1].Miles_per_Gallon
+    assert model.scores.value("RMSE") < 1.05 * np.sqrt(np.mean(error**2))
+
+    assert fitted("penguins", "species")[0].scores.value("log-loss") <= 0.08
+
+    model, *rows = fitted("weather", "weather")
+    turns = [2 * np.pi * pd.to_datetime(r.date).dt.day_of_year / 365.25 for r in rows]
+    train, test = (
+        pd.get_dummies(r.drop(columns=["weather", "date"]), dtype=float).assign(sin=np.sin(t), cos=np.cos(t))
+        for r, t in zip(rows, turns, strict=True)
+    )
+    logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(train, rows[0].weather)
+    p = logistic.predict_proba(test)[np.arange(len(test)), np.searchsorted(logistic.classes_, rows[1].weather)]
+    assert model.scores.value("log-loss") < -np.mean(np.log(p))
