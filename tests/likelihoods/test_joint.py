@@ -93,19 +93,24 @@ def test_classes_against_monte_carlo(kind, num, correlated):
     scale = 1 if kind is L.Softmax else 7  # log 0.999 − log(0.001 / (C − 1)): what an error of P is multiplied by
     few = 3e-2 if num == 5 and kind is L.Softmax and not correlated else scale * quasi  # the bound takes few nodes
     assert np.all(np.abs(got - logs.mean(0)) < 5 * logs.std(0) / np.sqrt(draws) + few)
-    pred = lik.predictive(mean, argument)
-    probabilities = np.asarray(pred.probabilities)
+
+    @eqx.filter_jit
+    def answers(lik, mean, argument):
+        pred = lik.predictive(mean, argument)
+        return pred.probabilities, pred.log_prob(y), pred.mean, pred.variance, pred.median
+
+    probabilities, log_prob, expected, variances, median = map(np.asarray, answers(lik, mean, argument))
     assert np.all(np.abs(probabilities - p.mean(0)) < 5 * p.std(0) / np.sqrt(draws) + quasi + 1e-9)
     np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-12)
     taken = np.take_along_axis(probabilities, np.asarray(y, int), 1)[:, 0]
-    np.testing.assert_allclose(np.exp(pred.log_prob(y)), taken, atol=1e-4 + quasi)  # before they are made to sum to 1
+    np.testing.assert_allclose(np.exp(log_prob), taken, atol=1e-4 + quasi)  # before they are made to sum to 1
     labels = np.arange(num)
     first = p @ labels
     second = (p * (labels - first.mean(0)[:, None]) ** 2).sum(-1)
-    for got, values in ((pred.mean, first), (pred.variance, second)):
+    for got, values in ((expected, first), (variances, second)):
         error = 5 * values.std(0) / np.sqrt(draws) + num**2 * quasi + 1e-9
-        assert np.all(np.abs(np.asarray(got)[:, 0] - values.mean(0)) < error)
-    median = np.asarray(pred.median)[:, 0].astype(int)
+        assert np.all(np.abs(got[:, 0] - values.mean(0)) < error)
+    median = median[:, 0].astype(int)
     total = np.cumsum(probabilities, -1)
     assert all(total[i, k] >= 0.5 - 1e-6 and (k == 0 or total[i, k - 1] < 0.5 + 1e-6) for i, k in enumerate(median))
 

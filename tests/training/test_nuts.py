@@ -1,5 +1,6 @@
 """Full Bayes against numerical integration, a long run, and simulation-based calibration."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +56,8 @@ def test_one_parameter_against_a_grid():
     assert drawn.divergences == 0
     few = np.flatnonzero(w > 1e-3)
     x = np.array([[0.5], [2.2]])
-    pieces = [ig.collapse(at(model_of(), float(grid[i])), (X, Y)).predict(x) for i in few[::3]]
+    collapse = eqx.filter_jit(ig.collapse)
+    pieces = [collapse(at(model_of(), float(grid[i])), (X, Y)).predict(x) for i in few[::3]]
     cdf = np.average([p.cdf([[0.7], [0.1]]) for p in pieces], axis=0, weights=w[few[::3]])
     pred = drawn.predict(x, num=200)
     np.testing.assert_allclose(pred.cdf([[0.7], [0.1]]), cdf, atol=0.03)
