@@ -557,7 +557,7 @@ def test_quick_variances_of_a_layer_of_your_own_only_where_they_are_right():
     """The cache of a sparse GP is settled wherever it stands, also in a layer that hands it on unseen."""
     X = np.random.default_rng(1).uniform(-2, 2, (400, 1))
     gp = ig.SparseGP(ig.GP(ig.kernels.SquaredExponential(1.0)), ig.features.InducingPoints(X[:100]))
-    (trained,) = ig.collapse(ig.Model(gp, ig.likelihoods.Gaussian(1e-7)), (X, np.sin(X))).layers
+    (trained,) = eqx.filter_jit(ig.collapse)(ig.Model(gp, ig.likelihoods.Gaussian(1e-7)), (X, np.sin(X))).layers
     _, variance = eqx.filter_jit(trained.marginals)(jnp.asarray(X[:50]))
     model = ig.Model(Forwarding(trained), ig.likelihoods.Gaussian(0.1))
     np.testing.assert_allclose(model.posterior(X[:50]).variance, variance, rtol=1e-3)
