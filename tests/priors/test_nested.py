@@ -49,12 +49,12 @@ def test_mixtures_of_priors(inner):
     """Covariance, mean and moments of draws of W g for g = (two outputs of a prior, a GP)."""
     rough = ig.GP(K.Matern32(0.5), 1.0)
     prior = P.LMC(W, [inner, rough], mean=ig.means.Constant(0.5))
-    both = side_by_side([inner.covariance(X), rough.kernel.gram(X)], 5)
+    both = side_by_side([covariance(inner, X), rough.kernel.gram(X)], 5)
     truth = np.einsum("pa,naMb,qb->npMq", W, both, W).reshape(10, 10)
     np.testing.assert_allclose(covariance(prior, X), truth, atol=1e-12)
     mean = np.concatenate([inner.mean(X), np.ones((5, 1))], axis=1) @ W.T + 0.5
     np.testing.assert_allclose(prior.mean(X), mean, atol=1e-12)
-    np.testing.assert_allclose(P.Stack([inner, rough]).covariance(X), both.reshape(15, 15), atol=1e-12)
+    np.testing.assert_allclose(covariance(P.Stack([inner, rough]), X), both.reshape(15, 15), atol=1e-12)
     f = np.asarray(drawn(prior, jax.random.split(jax.random.key(0), 1000), X)).reshape(1000, 10)
     error = np.sqrt(np.diag(truth) / 1000)
     assert (np.abs(f.mean(axis=0) - mean.ravel()) < 5 * error).all()
@@ -84,7 +84,7 @@ def test_slopes_of_mixtures_have_the_derivative_on_the_smoothing():
     smooth = K.SquaredExponential(0.5)
     V = np.array([[1.0, -1.0, 2.0]])
     prior = P.Derivative(P.LMC(V, [ROUGH, smooth]), dim=1)
-    slopes = [P.Derivative(p, dim=1).covariance(X) for p in (ROUGH, ig.GP(smooth))]
+    slopes = [covariance(P.Derivative(p, dim=1), X) for p in (ROUGH, ig.GP(smooth))]
     truth = np.einsum("pa,naMb,qb->npMq", V, side_by_side(slopes, 5), V).reshape(5, 5)
     np.testing.assert_allclose(covariance(prior, X), truth, rtol=1e-9)
 
