@@ -1,5 +1,7 @@
 """What the search for a kernel concludes from few rows."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 import inducing as ig
@@ -33,3 +35,24 @@ def test_terms_pay_half_a_nat_for_each_hyperparameter():
     for score, bound, wins in ((-1.0, -48.1, False), (-1.0, -47.9, True), (-1.2, -40.0, False), (-0.8, -60.0, True)):
         sum_ = tried(("Matern52", "Additive"), score, bound)
         assert search._best([plain, sum_], names) is (sum_ if wins else plain)
+
+
+def test_hyperparameters_of_few_rows_are_moderated():
+    """Those that more rows could not bring back move to the nearest useful value; the others stay, bit for bit."""
+    rng = np.random.default_rng(0)
+    data = ig.Data(rng.uniform(size=(3100, 2)), rng.normal(size=3100))
+    kernel = ig.kernels.Matern52([1e-6, 0.5], variance=2.0) + ig.kernels.Matern32([0.5, 1e6], variance=1e-9)
+    gp = ig.SparseGP(ig.GP(kernel, ig.means.Constant(0.3)), ig.features.InducingPoints(data.x[:1]))
+    model = ig.Model(gp, ig.likelihoods.Gaussian(1e-9))
+    better = search.moderated(model, data)
+    first, second = better.layers[0].prior.kernels[0].terms()
+    start = data.x.std(axis=0) * np.sqrt(2)  # of the order of `ig.initialise.scales`
+    assert 0.01 < first.lengthscale[0] / start[0] < 1.0 and first.lengthscale[1] == 0.5 and first.variance == 2.0
+    assert 1.0 < second.lengthscale[1] / start[1] < 100.0 and 1e-4 < second.variance < 1e-2
+    assert 0.005 < better.likelihood.variance < 0.02 and better.layers[0].prior.mean_function.value == 0.3
+    few = search.moderated(
+        model, data.rows(jnp.arange(100))
+    )  # the evidence can lower the noise again
+    assert few.likelihood.variance == 1e-9
+    known = ig.Model(gp, ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(np.full(3100, 1e-9), new=0.0)))
+    assert eqx.tree_equal(search.moderated(known, data).likelihood, known.likelihood)

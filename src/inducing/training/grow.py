@@ -34,6 +34,7 @@ from inducing.training.kernel_search import (
     EXACT,
     all_but_hyperparameters,
     evidence_alone,
+    moderated,
     once_level,
     padded,
     without_rows,
@@ -169,8 +170,10 @@ def grow(
         return _grown_by_steps(job, model, _other_sizes(job, model, layer, most), gain)
     if layer.prior.num_sites > 1:
         return _grown(job, model, _other_sizes(job, model, layer, most), gain, {})
-    search = _search(job, model)
-    return grow_from(job, model, search, len(data) <= _few(job), most=most, gain=gain)
+    search, seen = _search(job, model), len(data) <= _few(job)
+    if not seen:
+        search = search._replace(model=moderated(search.model, data))
+    return grow_from(job, model, search, seen, most=most, gain=gain)
 
 
 def grow_from(

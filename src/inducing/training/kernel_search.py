@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -152,10 +151,9 @@ def search_kernel(
         last = fit_rows(last.model, rows.both, " + ".join(winner), callback=once_level(rows.both), **options)
     others = ", ".join(f"{' + '.join(c)} {value:.3g}" for value, c, _ in tried if c != winner)
     said = f"kernel {' + '.join(winner)}: {score:.3g} nats for each of {rows.judges} held-out labels"
-    prior, likelihood = _winner(last.model, names, winner), last.model.likelihood
-    if not rows.are_all:
-        prior, likelihood = _moderate(prior, likelihood, data)
-    return Found(prior, likelihood, f"{said} ({others})", last, rows.are_all)
+    best = Model(SparseGP(_winner(last.model, names, winner), _layer(start).features), last.model.likelihood)
+    best = best if rows.are_all else moderated(best, data)
+    return Found(_prior(best), best.likelihood, f"{said} ({others})", last, rows.are_all)
 
 
 def _scored(rows: SearchRows, candidate: tuple[str, ...], starts: list[Model], fit_rows: Callable) -> _Tried | None:
@@ -267,31 +265,43 @@ def _is_exact(data: Data) -> bool:
     return int(np.asarray(data.mask).sum()) <= EXACT
 
 
-def _moderate(
-    prior: AbstractPrior, likelihood: AbstractLikelihood, data: Data
-) -> tuple[AbstractPrior, AbstractLikelihood]:
-    """Hyperparameters from which a fit to more rows can go on.
+def moderated(model: Model, data: Data) -> Model:
+    """A model trained on few rows, with hyperparameters from which a fit to more rows can go on.
 
     Few rows may leave a column or a term out: where a lengthscale is huge or a variance tiny, the gradient vanishes,
     and more rows could not bring them back. They may also explain noise by a kernel with tiny lengthscales, for which
-    inducing points would have to be as many as the rows.
+    inducing points would have to be as many as the rows, or hold no repeated input, so that the noise becomes tiny.
+
+    Args:
+        model: a model of one sparse GP with Gaussian noise.
+        data: all rows.
+
+    Returns:
+        The model with lengthscales between a tenth and 30 times those of `ig.initialise.scales`, variances of at least
+        a thousandth of that of the labels, and, for more than 3,000 labels, a noise of at least a hundredth of it.
+
+    Examples:
+        >>> import inducing as ig
+        >>> gp = SparseGP(GP(ig.kernels.Matern52(1e-9)), InducingPoints([[0.0]]))
+        >>> better = moderated(Model(gp, ig.likelihoods.Gaussian()), Data([0.0, 1.0, 2.0], [0.0, 1.0, 0.0]))
+        >>> bool(better.layers[0].prior.kernels[0].lengthscale > 0.01)
+        True
     """
-    x, y = np.asarray(data.x), np.where(np.asarray(data.mask), np.asarray(data.y, float), np.nan)
+    prior, y = _prior(model), np.where(np.asarray(data.mask), np.asarray(data.y, float), np.nan)
     variance = float(np.nanmean(np.nanvar(y, axis=0)))
+    x = prior.latent_inputs(np.asarray(data.x))
     new: dict[int, Array] = {}
     for kernel in prior.kernels:
         starts = {id(start.leaf): np.asarray(start.value, float) for start in kernel.start(x)}
         for leaf in kernel.lengthscales():
-            value = starts[id(leaf)]
-            new[id(leaf)] = own_array(np.clip(np.asarray(leaf), SHORTEST * value, LONGEST * value), leaf.dtype)
-        for leaf, _ in kernel.amplitude():
-            new[id(leaf)] = own_array(np.maximum(np.asarray(leaf), LEAST * variance / leaf.size), leaf.dtype)
-    prior = with_constant_means([replaced(kernel, new) for kernel in prior.kernels], x.dtype, prior)
-    if _is_exact(data):
-        return prior, likelihood
-    return prior, jax.tree.map(
-        lambda a: jnp.maximum(a, LEAST_NOISE * variance) if eqx.is_inexact_array(a) else a, likelihood
-    )
+            if (value := starts.get(id(leaf))) is not None:
+                new[id(leaf)] = own_array(np.clip(np.asarray(leaf), SHORTEST * value, LONGEST * value), leaf.dtype)
+        for leaf, power in kernel.amplitude():
+            if power == 1.0:
+                new[id(leaf)] = own_array(np.maximum(np.asarray(leaf), LEAST * variance / leaf.size), leaf.dtype)
+    for start in () if _is_exact(data) else model.likelihood.start(y).own:
+        new[id(start.leaf)] = own_array(np.maximum(np.asarray(start.leaf), LEAST_NOISE * variance), start.leaf.dtype)
+    return replaced(model, new)
 
 
 def _changed(model: Model, names: list[str], change: Callable[[str, Any], AbstractKernel]) -> Model:
