@@ -182,7 +182,7 @@ def test_layers_without_arrays_take_the_dtype_of_the_others():
     )
     model = jax.tree.map(lambda a: a.astype(jnp.float32), model)
     X, y = np.ones((3, 1), np.float32), np.ones(3, np.float32)
-    assert ig.elbo(model, (X, y)).dtype == jnp.float32
+    assert eqx.filter_jit(ig.elbo)(model, (X, y)).dtype == jnp.float32
     assert model.predict(X, full_cov=True).log_prob(y).dtype == jnp.float32
 
 
