@@ -7,6 +7,7 @@ import sys
 import weakref
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import threadpoolctl
 
 import inducing as ig
-from inducing._xla import jit, limited_threads, own_array
+from inducing._xla import in_blocks, jit, limited_threads, own_array
 from inducing._xla.programs import KINDS, SIZES
 from inducing.parameters import as_float_array
 
@@ -216,3 +217,10 @@ def test_small_loops_with_barriers_compile():
     lvm = ig.Model([latent, gp], ig.likelihoods.Gaussian(0.2))
     result = ig.fit(lvm, data, objective=ig.gplvm_elbo, steps=2, progress=False)
     assert np.isclose(result.bound, ig.gplvm_elbo(result.model, data))
+
+
+def test_modules_with_traced_arrays_are_evaluated_in_blocks():
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    mean = ig.means.Linear([1.0, -2.0], bias=0.5)
+    found = eqx.filter_jit(lambda mean: in_blocks(mean, jnp.asarray(X), 2))(mean)
+    np.testing.assert_allclose(found, X @ [1.0, -2.0] + 0.5, rtol=1e-14)

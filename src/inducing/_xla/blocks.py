@@ -30,5 +30,6 @@ def in_blocks(fn: Callable, X: Float[Array, "N D"], size: int) -> Float[Array, "
     if blocks == 1:
         return fn(X)
     padded = jnp.pad(X, [(0, blocks * size - N), (0, 0)], mode="edge").reshape(blocks, size, -1)
-    out = jax.lax.map(jax.checkpoint(fn), padded)
+    # A function of its own, because `checkpoint` hashes what it is given, and a module with traced arrays has no hash.
+    out = jax.lax.map(jax.checkpoint(lambda rows: fn(rows)), padded)
     return out.reshape(blocks * size, *out.shape[2:])[:N]
