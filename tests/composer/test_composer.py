@@ -138,7 +138,7 @@ class Check:
         mean, cov = ref.last.joint(c.X_new)
 
         if _joint_density(self.model, c.X_new, c.Y_new, jax.random.key(0), 2000)[2] < POOR:
-            pred = self.model.predict(c.X_new, full_cov=True)  # a few draws decide, so that no error is known
+            pred: Any = self.model.predict(c.X_new, full_cov=True)  # a few draws decide, so that no error is known
             with pytest.warns(UserWarning, match="poor estimate: its effective sample size"):
                 pred.log_prob(c.Y_new, key=jax.random.key(0), samples=2000)
             return

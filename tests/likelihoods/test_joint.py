@@ -300,3 +300,21 @@ def test_refused(make):
 def test_labels_of_classes():
     with pytest.raises(ValueError, match=r"Softmax must be whole numbers from 0 to 2, got 3.0 \(1 of 2 labels"):
         L.Softmax(3).check(np.array([[0.0], [3.0]]))
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.5, 3.0, 25.0, 100.0])
+def test_small_noise_decides_where_its_size_is_uncertain(variance):
+    """E softplus(f)⁻² is an integral far below the mean of f, which rules around the mean cut off (by 3e-4 at 3)."""
+    m0, m1, v0, y = 0.3, -1.0, 0.2, 1.0
+    c = 0.5 * np.sqrt(v0 * variance)
+    slope, sd = (c / variance if variance else 0.0), np.sqrt(variance)
+    z = np.linspace(-9.0 - 2.0 * sd, 9.0, 20_001)
+    f = m1 + sd * z
+    log_scale = np.log(np.logaddexp(0.0, f))
+    square = (y - m0 - slope * (f - m1)) ** 2 + v0 - slope * c
+    log_w = -0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) + np.log(z[1] - z[0])
+    terms = np.exp(log_w) * (-0.5 * np.log(2.0 * np.pi) - log_scale) - 0.5 * square * np.exp(log_w - 2.0 * log_scale)
+    likelihood = L.HeteroscedasticGaussian("softplus")
+    cov = jnp.array([[[v0, c], [c, variance]]])
+    found = likelihood.expected_log_prob(jnp.array([[m0, m1]]), cov, jnp.array([[y]]))
+    np.testing.assert_allclose(found, [[terms.sum()]], rtol=1e-9)

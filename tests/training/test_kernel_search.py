@@ -50,9 +50,7 @@ def test_hyperparameters_of_few_rows_are_moderated():
     assert 0.01 < first.lengthscale[0] / start[0] < 1.0 and first.lengthscale[1] == 0.5 and first.variance == 2.0
     assert 1.0 < second.lengthscale[1] / start[1] < 100.0 and 1e-4 < second.variance < 1e-2
     assert 0.005 < better.likelihood.variance < 0.02 and better.layers[0].prior.mean_function.value == 0.3
-    few = search.moderated(
-        model, data.rows(jnp.arange(100))
-    )  # the evidence can lower the noise again
+    few = search.moderated(model, data.rows(jnp.arange(100)))  # the evidence can lower the noise again
     assert few.likelihood.variance == 1e-9
     known = ig.Model(gp, ig.likelihoods.Gaussian(ig.likelihoods.PerDatum(np.full(3100, 1e-9), new=0.0)))
     assert eqx.tree_equal(search.moderated(known, data).likelihood, known.likelihood)

@@ -13,7 +13,7 @@ from inducing.likelihoods.base import PREDICTIVE_NODES, AbstractLikelihood, PerD
 from inducing.likelihoods.links import AbstractPositiveLink, as_positive_link
 from inducing.likelihoods.starts import NOISE_SHARE, LatentStart, start_of_noisy_labels
 from inducing.likelihoods.supports import REAL
-from inducing.numerics.quadrature import expectation, log_expectation
+from inducing.numerics.quadrature import expectation, log_expectation, skewed_nodes
 from inducing.numerics.roots import peak_of
 from inducing.numerics.special import log_ndtr, quotient
 from inducing.parameters import positive
@@ -151,12 +151,12 @@ class HeteroscedasticGaussian(AbstractLikelihood):
             return -0.5 * (_LOG_2PI + jnp.exp(2 * (v1 - m1)) * ((y - m0 + 2 * c) ** 2 + v0)) - m1
         slope, rest = regress(v0, v1, c)
 
-        def fn(f1: Array) -> Array:
-            log_scale = self.link.log(f1)
-            square = (y - m0 - slope * (f1 - m1)) ** 2 + rest
-            return -0.5 * (_LOG_2PI + square * jnp.exp(-2 * log_scale)) - log_scale
-
-        return expectation(fn, m1, v1, PREDICTIVE_NODES)
+        # link(f)⁻² grows at most like e^{−2f} as f falls
+        f1, log_w = skewed_nodes(m1, v1, PREDICTIVE_NODES, 2.0)
+        log_scale = self.link.log(f1)
+        square = (y[None] - m0[None] - slope[None] * (f1 - m1[None])) ** 2 + rest[None]
+        terms = 0.5 * square * jnp.exp(log_w - 2 * log_scale) + jnp.exp(log_w) * log_scale
+        return -0.5 * _LOG_2PI - jnp.sum(terms, axis=0)
 
     def distribution(self, f, *, index=None):
         from numpyro.distributions import Normal

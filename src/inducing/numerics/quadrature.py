@@ -64,6 +64,39 @@ def graded_nodes(
     return mean[None] + sd[None] * z, w / jnp.sum(w, axis=0, keepdims=True)
 
 
+def skewed_nodes(
+    mean: Float[Array, "*shape"], variance: Float[Array, "*shape"], num: int, rate: float
+) -> tuple[Float[Array, "num *shape"], Float[Array, "num *shape"]]:
+    """Nodes f and logarithms of weights w for E[g(f)] ≈ Σ_k w_k g(f_k) of a g that grows like e^{−rate f} as f falls.
+
+    The product of e^{−rate f} and the Gaussian peaks `rate` · sd standard deviations below the mean, so the trapezoid
+    rule reaches that much farther down. Add the logarithms of w and g there, because g alone may overflow. The choice
+    of nodes is not differentiated: derivatives pass through f = mean + sd·z alone.
+
+    Args:
+        mean: means of the Gaussians.
+        variance: their variances; 0 is allowed.
+        num: the number of nodes.
+        rate: how fast g grows.
+
+    Returns:
+        Nodes and logarithms of weights, each with a leading axis of `num`.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from inducing.numerics.quadrature import skewed_nodes
+        >>> f, log_w = skewed_nodes(jnp.zeros(1), 4.0 * jnp.ones(1), 80, 2.0)
+        >>> print((jnp.sum(jnp.exp(log_w - 2 * f), axis=0) / jnp.exp(8.0)).round(9))
+        [1.]
+    """
+    sd = safe_sqrt(variance)
+    lower = -REACH - rate * jax.lax.stop_gradient(sd)
+    steps = jnp.linspace(0.0, 1.0, num, dtype=mean.dtype).reshape((num,) + (1,) * mean.ndim)
+    z = lower[None] + (REACH - lower[None]) * steps
+    log_w = -0.5 * z**2
+    return mean[None] + sd[None] * z, log_w - jax.nn.logsumexp(log_w, axis=0, keepdims=True)
+
+
 def _standardised(mean, sd, centre, width):
     """The centre and the width in standard deviations of the Gaussian, as constants."""
     m, s, c, h = (jax.lax.stop_gradient(x) for x in (mean, sd, centre, width))
