@@ -13,8 +13,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag
-from scipy.special import eval_hermite, factorial
+from scipy.linalg import block_diag, expm
+from scipy.special import comb, eval_hermite, factorial
 
 from tests.composer.parts import Part
 
@@ -326,7 +326,7 @@ def covariance(kernel: Part, A: Any, B: Atoms) -> Array:
     if isinstance(A, Joined):
         return np.concatenate([covariance(kernel, part, B) for part in A.parts])
     if isinstance(A, Waves):
-        return A.values(B.points[:, 0], (B.columns >= 0).astype(int)) @ B.weights.T
+        return _covariances(A, kernel, B.points[:, 0], (B.columns >= 0).astype(int)) @ B.weights.T
     if isinstance(A, Atoms):
         return A.weights @ _gram(kernel, A, B) @ B.weights.T
     alone = Atoms(B.points, B.columns, np.eye(len(B.points)))
@@ -375,6 +375,23 @@ def _matern(kernel: Part) -> tuple[int, float, float]:
     """p, λ and σ² of Matérn (p − ½)."""
     p = {"Matern12": 1, "Matern32": 2, "Matern52": 3}[kernel.kind]
     return p, (2 * p - 1) ** 0.5 / float(np.squeeze(kernel["lengthscale"])), kernel["variance"]
+
+
+def _covariances(A: Waves, kernel: Part, x: Array, orders: Array) -> Array:
+    """Cov[u, f⁽ᵒʳᵈᵉʳ⁾(x)] [M, n]: a wave φ inside the interval.
+
+    Beyond an end it is the solution of (λ + d/ds)ᵖ g = 0 that continues φ, at the distance s: the process is Markov of
+    order p.
+    """
+    p, rate, _ = _matern(kernel)
+    F = np.eye(p, k=1)  # of the state g, g', …
+    F[-1] = [-comb(p, k) * rate ** (p - k) for k in range(p)]
+    out = A.values(x, orders)
+    for i in np.flatnonzero((x < A.a) | (x > A.b)):
+        end, side = (A.a, -1.0) if x[i] < A.a else (A.b, 1.0)
+        state = A.values(np.full(p, end), np.arange(p)).T * side ** np.arange(p)[:, None]
+        out[:, i] = (expm(abs(x[i] - end) * F) @ state)[orders[i]] * side ** orders[i]
+    return out
 
 
 def _start(kernel: Part) -> Array:
