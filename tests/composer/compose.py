@@ -195,7 +195,10 @@ def _regions(dice: Dice, dim: int, num: int, nodes: int) -> Part:
 
 
 def _multiscale(dice: Dice, dim: int, num: int) -> Part:
-    return _features("Multiscale", Z=dice.spread(num, dim), widths=dice.numbers(0.1, 0.4, num, dim))
+    Z, widths = dice.spread(num, dim), dice.numbers(0.1, 0.4, num, dim)
+    if dim > 2:  # in which the reference's rule would have 32³ nodes for each feature
+        return _features("InducingPoints", Z=Z)
+    return _features("Multiscale", Z=Z, widths=widths)
 
 
 def _fourier(dice: Dice, num: int) -> Part:
