@@ -426,7 +426,10 @@ def _of_latents(dice: Dice, kind: str, dim: int, P: int, smoothness: int) -> Dra
         part = Part("ig.priors.ConvolutionProcess", options={"smoothing": G, "latents": latents, **common})
     each = [fam.features() for _ in range(L)]
     several = L > 1 and not shared and dice.maybe() and len({size_of(f) for f in each}) == 1
-    return Drawn(part, each if several else each[0], fam.tolerance, dim, kronecker=fam.kronecker)
+    # the library smooths means that are no polynomials by a rule of 32 nodes
+    smoothed = kind == "Convolution" and "Function" in code(part)
+    tolerance = QUADRATURE if smoothed else fam.tolerance
+    return Drawn(part, each if several else each[0], tolerance, dim, kronecker=fam.kronecker)
 
 
 def _matrix_valued(dice: Dice, dim: int, P: int, smoothness: int) -> Drawn:
