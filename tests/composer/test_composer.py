@@ -270,3 +270,4 @@ def test_compositions(seed, tmp_path):
 @pytest.mark.parametrize("seed", MANY)
 def test_many_compositions(seed, tmp_path):
     check(seed, tmp_path / "model.ig")
+    jax.clear_caches()  # the programs of 300 compositions would need more memory maps than Linux allows
