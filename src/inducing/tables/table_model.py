@@ -137,13 +137,7 @@ class TableModel:
         check_names(table.column_names, target=names, split_by=[split_by] if split_by else [], **asked)
         _check_roles(names, weight, split_by)
         settings = Settings(kernel, noise, num_layers, seconds, seed)
-        classes = {*categorical, *categorical_columns(table)}
-        targets = tuple(
-            decide_target(
-                name, column_of(table, name), likelihood, decimal, name in classes, ordered_values(table, name)
-            )
-            for name in names
-        )
+        targets = _targets(table, names, likelihood, decimal, categorical)
         reading: dict[str, Any] = {"date_format": date_format, "decimal": decimal}
         columns = {"drop": drop, "categorical": categorical, **reading}
         by = None if split_by is None else split(split_by, column_of(table, split_by), Options(**reading))
@@ -596,6 +590,19 @@ def weights_of(table: pa.Table, name: str) -> np.ndarray:
 def _decisions(targets: Sequence[Target], encoder: Encoder) -> str:
     lines = [f"Target {target.name}: {target.described}" for target in targets]
     return "\n".join([*lines, "", "Columns:", *(f"  {line}" for line in encoder.described().splitlines())])
+
+
+def _targets(
+    table: pa.Table, names: tuple[str, ...], likelihood: str | None, decimal: str, categorical: tuple[str, ...]
+) -> tuple[Target, ...]:
+    """What kind of target each of these columns is."""
+    classes = {*categorical, *categorical_columns(table)}
+
+    def one(name: str) -> Target:
+        order = ordered_values(table, name)
+        return decide_target(name, column_of(table, name), likelihood, decimal, name in classes, order)
+
+    return tuple(map(one, names))
 
 
 def _check_roles(targets: Sequence[str], weight: str | None, split_by: str | None) -> None:
