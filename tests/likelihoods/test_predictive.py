@@ -398,3 +398,12 @@ def test_cdf_beyond_the_support():
     ]
     for p in (0, 2, 4):
         np.testing.assert_allclose(got[2, p], WEIGHTS @ truth[p].cdf(1.0)[:, 0], rtol=1e-7)
+
+
+def test_numbers_that_are_rounded_to_zero_are_told():
+    """XLA rounds numbers below 2e-308 to 0: a quantile stays finite, and known noise of this size is refused."""
+    pred = L.Gaussian(1.0).predictive(0 * ONE, 0 * ONE)
+    assert -40.0 < float(pred.quantile(1e-320)[0, 0]) < -37.0
+    tiny = L.Gaussian(L.PerDatum([1e-320], new=1.0))
+    with pytest.raises(ValueError, match="has the value 1e-320 for the datum of index 0"):
+        tiny.check_index(np.array([0]), np.array([[True]]))

@@ -65,11 +65,13 @@ class Gaussian(AbstractLikelihood):
         # Known noise may be 0 where nothing was observed, such as for predictions, but not where there is a label.
         if isinstance(self.variance, PerDatum) and not isinstance(self.variance.values, jax.core.Tracer):
             noise = np.asarray(self.variance.values)[index].reshape(len(index), -1)
-            bad = np.flatnonzero(((noise == 0) & seen).any(axis=1))
+            tiny = np.finfo(noise.dtype).tiny  # XLA rounds smaller numbers to 0
+            bad = np.flatnonzero(((noise < tiny) & seen).any(axis=1))
             if bad.size:
+                least = f"{noise[bad[0]].min():.3g}"
                 raise ValueError(
-                    f"Gaussian.variance has the value 0 for the datum of index {index[bad[0]]}, which has a label; "
-                    "pass noise variances greater than 0."
+                    f"Gaussian.variance has the value {least} for the datum of index {index[bad[0]]}, which has a "
+                    "label; pass noise variances greater than 0."
                 )
 
     def log_prob(self, f, y, *, index=None):

@@ -316,7 +316,7 @@ def _log_prob(p: Predictive, y: Array) -> Array:
 def _quantile(p: Predictive, q: Array) -> Array:
     mean, variance = _moments(p)
     if len(_components(p)[0]) == 1 and p.likelihood.gaussian_noise(mean.shape, p.index) is not None:
-        return mean + jnp.sqrt(variance) * ndtri(q)
+        return mean + jnp.sqrt(variance) * ndtri(jnp.maximum(q, jnp.finfo(q.dtype).tiny))  # XLA rounds less to 0
     supports = p.likelihood.supports
     kinds = [s.kind for s in supports] * (mean.shape[-1] if len(supports) == 1 else 1)
     found = {kind: SEARCHES[kind](lambda y: _cdf(p, y), q, mean, variance) for kind in dict.fromkeys(kinds)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from inducing import kernels, likelihoods
 from inducing.bounds.conjugate import conjugate_layer
-from inducing.checks import check_counts, check_seeds, checked_data
+from inducing.checks import check_seeds, checked_data
 from inducing.data import Data
 from inducing.declared import shown
 from inducing.features import InducingPoints
@@ -25,7 +25,7 @@ from inducing.tables.encoder import Encoder
 from inducing.tables.targets import Target
 from inducing.training.arguments import check_seconds
 from inducing.training.automatic import train
-from inducing.training.deep_gp import deep_gp
+from inducing.training.deep_gp import check_num_layers, deep_gp
 from inducing.training.fit import FitResult, fit
 from inducing.training.grow import Job, Timer, grow, grow_from, options_of_steps
 from inducing.training.monitor import History
@@ -70,7 +70,7 @@ class Settings:
                 if name == "kernel" and value is None:
                     continue
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}.")
-        check_counts(num_layers=self.num_layers)
+        check_num_layers(self.num_layers)
         check_seconds(self.seconds)
         check_seeds(seed=self.seed)
 

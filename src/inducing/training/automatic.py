@@ -24,7 +24,7 @@ from inducing.parameters import as_key
 from inducing.priors.base import AbstractPrior
 from inducing.priors.independent import Independent
 from inducing.scores import log_score
-from inducing.training.deep_gp import deep_gp
+from inducing.training.deep_gp import check_num_layers, deep_gp
 from inducing.training.fit import FitResult, fit
 from inducing.training.grow import Job, Timer, grow, grow_from, with_points
 from inducing.training.initialise import kmeans
@@ -195,7 +195,7 @@ def _trained(
 
 
 def _check_settings(kernel: Any, num_inducing: int | str, num_layers: int, method: str, steps: int | None) -> None:
-    check_counts(num_layers=num_layers)
+    check_num_layers(num_layers)
     if num_layers > 1 and kernel is not None:
         raise ValueError(f"kernel is for num_layers=1, got {num_layers} layers; build others by ig.deep_gp.")
     if isinstance(kernel, str) and kernel != "auto":

@@ -24,6 +24,7 @@ from inducing.training.initialise import kmeans
 INNER_ROOT = 1e-3  # q(w) of inner layers starts almost deterministic, so that information passes through them
 # the standard deviation of an inner layer around its mean function, relative to the spread of its inputs
 INNER_SCALE = 0.1
+MOST = 100  # layers
 
 
 def deep_gp(
@@ -82,7 +83,8 @@ def deep_gp(
     latents = latent if isinstance(latent, Mapping) else {} if latent is None else {0: latent}
     _check_parts(likelihood, kernel, latents)
     num_outputs = likelihood.num_latents(len(likelihood.supports)) if num_outputs is None else num_outputs
-    check_counts(num_layers=num_layers, num_inducing=num_inducing, num_outputs=num_outputs)
+    check_counts(num_inducing=num_inducing, num_outputs=num_outputs)
+    check_num_layers(num_layers)
     _check_layers(latents, num_layers)
     if width is not None:
         check_counts(width=width)
@@ -119,6 +121,22 @@ def _check_parts(likelihood: Any, kernel: Any, latents: Mapping[Any, Any]) -> No
     for latent in latents.values():
         if not isinstance(latent, LatentVariable):
             raise TypeError(f"latent must be an ig.LatentVariable or a dictionary of them, got {kind_of(latent)}.")
+
+
+def check_num_layers(num_layers: Any) -> None:
+    """Raise a ValueError unless a number of layers is a whole number from 1 to 100.
+
+    Examples:
+        >>> check_num_layers(1000)
+        Traceback (most recent call last):
+            ...
+        ValueError: num_layers must be at most 100, got 1000; the layers of a deep GP are compiled one by one.
+    """
+    check_counts(num_layers=num_layers)
+    if num_layers > MOST:
+        raise ValueError(
+            f"num_layers must be at most {MOST}, got {num_layers}; the layers of a deep GP are compiled one by one."
+        )
 
 
 def _check_layers(latents: Mapping[Any, Any], num_layers: int) -> None:

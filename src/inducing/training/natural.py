@@ -134,7 +134,7 @@ def natural_gradient_step(
     Raises:
         IndexError: if there is no layer of that number.
         TypeError: if the layer does not have exactly one Gaussian q(u), or has a Kronecker root.
-        ValueError: if the data do not fit the model.
+        ValueError: if the data do not fit the model, or gamma is not in (0, 1].
 
     Examples:
         >>> import inducing as ig
@@ -147,6 +147,8 @@ def natural_gradient_step(
     check_model(model)
     if (gamma := as_numbers("gamma", gamma)).ndim:
         raise ValueError(f"gamma must be one number, got shape {list(gamma.shape)}.")
+    if not isinstance(gamma, jax.core.Tracer) and not 0 < gamma <= 1:
+        raise ValueError(f"gamma, the length of the step, must be in (0, 1], got {float(gamma):g}.")
     if not callable(layer) and not -len(model.layers) <= layer < len(model.layers):
         raise IndexError(
             f"layer={layer} is none of the {len(model.layers)} layers; pass 0 for the first, -1 for the last."
