@@ -177,3 +177,17 @@ def test_a_side_without_bounds_is_not_a_missing_output():
     checked_data(model, (x, np.array([[1.0, 0.5, NAN, NAN], [2.0, NAN, 2.0, NAN]])), every_output=True)
     with pytest.raises(ValueError, match="every label in column 1 of y is missing"):
         checked_data(model, (x, np.array([[1.0, NAN, NAN, NAN], [2.0, NAN, 2.0, NAN]])), every_output=True)
+
+
+def test_labels_outside_their_truncation_are_refused():
+    lifetimes = ig.Data([0.0, 1.0, 2.0], [[1.0, 1.0], [2.0, np.nan], [3.0, 3.0]])
+    gp = ig.SparseGP(ig.GP(ig.kernels.Matern52()), ig.features.InducingPoints([[0.0]]))
+
+    def bound(**truncation):
+        return ig.elbo(ig.Model(gp, L.Censored(L.Weibull(), **truncation)), lifetimes)
+
+    assert np.isfinite(bound(above=[0.5, 1.0, 2.5], below=[1.0, 4.0, 4.0]))
+    with pytest.raises(ValueError, match=r"Censored.above is 1 in row 0, but the label ends at 1"):
+        bound(above=[1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match=r"Censored.below is 2.5 in row 2, but the label ends at 3"):
+        bound(below=[4.0, 4.0, 2.5])

@@ -129,6 +129,25 @@ class Censored(AbstractLikelihood):
                 f"labels of Censored are pairs [lower, upper], got lower {lower[n, p]:.6g} above upper "
                 f"{upper[n, p]:.6g} in row {n}; use NaN where there is no bound."
             )
+        if index is not None and not isinstance(index, jax.core.Tracer):
+            self._check_truncation(lower, upper, np.asarray(index))
+
+    def _check_truncation(self, lower: np.ndarray, upper: np.ndarray, index: np.ndarray) -> None:
+        """Raise a ValueError if a label has no part between its bounds of truncation."""
+        for name, bound, side, is_outside in (
+            ("above", self.above, upper, np.less_equal), ("below", self.below, lower, np.greater)
+        ):  # fmt: skip
+            if bound is None or isinstance(bound, jax.core.Tracer):
+                continue
+            rows = np.flatnonzero((index >= 0) & (index < len(bound)))  # those of training data
+            ends = np.asarray(bound)[index[rows]].reshape(len(rows), -1)
+            wrong = np.argwhere(is_outside(side[rows], ends))  # not for NaN, where there is no label or no end
+            if wrong.size:
+                n, p = wrong[0]
+                raise ValueError(
+                    f"Censored.{name} is {np.broadcast_to(ends, side[rows].shape)[n, p]:.6g} in row {rows[n]}, but the "
+                    f"label ends at {side[rows][n, p]:.6g}; truncated data have labels between `above` and `below`."
+                )
 
     def labelled(self, seen):
         lower, upper = self._bounds(seen)
